@@ -1,0 +1,129 @@
+-- The contract: what a box host promises, as data. Setup converges a host to it, the drill
+-- measures it, and nothing else names a project, a network, a subnet or an address.
+--
+-- A site changes it with a file of its own (--site FILE) of the same shape: maps are merged key by
+-- key, arrays are replaced whole, and a key that this file does not know is refused by name.
+--
+-- Every address and port that may receive a packet from a drill stands here; the drill's --dry-run
+-- lists them. (The host's own addresses are read live: c.host asks every one of them.)
+--
+-- In the strings of network.config, acl, profile and names these words are replaced when the
+-- contract is loaded, so that renaming or renumbering is one change: $network, $acl, $pool,
+-- $gateway (the address), $subnet, $resolvers (the pin's server= lines), $domain.
+--
+-- Times are milliseconds.
+return {
+    project = "default",
+    pool = "default",
+
+    image = {
+        server = "https://images.linuxcontainers.org",
+        alias = "debian/13/cloud",
+        -- "auto": a virtual machine where the host has /dev/kvm, else a container.
+        type = "auto",
+    },
+
+    -- The tags of a box: the first is the one a new box gets, the others are honoured alike.
+    tags = {
+        { key = "user.box", value = "1" },
+        { key = "user.claudebox", value = "1" },
+    },
+
+    network = {
+        name = "boxnet",
+        description = "Boxes: the public internet and nothing else",
+        address = "10.88.0.1/24",
+        domain = "incus",
+        -- The resolver pin: the gateway's resolver asks these and not the host's own.
+        resolvers = { "1.1.1.1", "8.8.8.8" },
+        config = {
+            ["ipv4.nat"] = "true",
+            ["ipv6.address"] = "none",
+            ["dns.mode"] = "none",
+            ["raw.dnsmasq"] = "no-resolv\n$resolvers",
+            ["security.acls"] = "$acl",
+            ["security.acls.default.egress.action"] = "allow",
+            ["security.acls.default.ingress.action"] = "drop",
+        },
+    },
+
+    acl = {
+        name = "box-isolate",
+        description = "Boxes reach the public internet and nothing else",
+        egress = {
+            { action = "allow", destination = "$gateway/32", description = "the box's own gateway" },
+            { action = "drop", destination = "10.0.0.0/8", description = "RFC 1918" },
+            { action = "drop", destination = "172.16.0.0/12", description = "RFC 1918" },
+            { action = "drop", destination = "192.168.0.0/16", description = "RFC 1918" },
+            { action = "drop", destination = "169.254.0.0/16", description = "link-local, metadata" },
+            { action = "drop", destination = "100.64.0.0/10", description = "CGNAT, tailnets" },
+        },
+        ingress = {},
+    },
+
+    profile = {
+        name = "box-net",
+        description = "A box's place on the network",
+        devices = {
+            eth0 = {
+                type = "nic",
+                name = "eth0",
+                network = "$network",
+                ["security.port_isolation"] = "true",
+            },
+            root = { type = "disk", path = "/", pool = "$pool" },
+        },
+    },
+
+    -- The host's own rules: nft tables `inet NAME` (input from the bridge: established, DNS and
+    -- DHCP accepted, the rest dropped) and `bridge NAME` (bridge port to bridge port dropped).
+    firewall = { table = "box" },
+
+    -- What a box must reach: addresses by TCP, names by asking `resolvers` over UDP and then TCP
+    -- to `name_port`.
+    allowed = {
+        addresses = {
+            { address = "1.1.1.1", port = 443 },
+            { address = "8.8.8.8", port = 53 },
+        },
+        names = { "example.com" },
+        name_port = 443,
+        resolvers = { "1.1.1.1", "8.8.8.8" },
+    },
+
+    -- What a box must not reach. Each range with the addresses asked in it, and the ports asked at
+    -- each of them (besides those in `listeners`); all are sent an ICMP echo request too.
+    forbidden = {
+        ["10.0.0.0/8"] = { addresses = { "10.0.0.1", "10.200.0.1" }, tcp = { 80 }, udp = { 53 } },
+        ["172.16.0.0/12"] = { addresses = { "172.16.0.1", "172.16.9.9" }, tcp = { 80 }, udp = { 53 } },
+        ["192.168.0.0/16"] = { addresses = { "192.168.1.1" }, tcp = { 80 }, udp = { 53 } },
+        ["169.254.0.0/16"] = { addresses = { "169.254.169.254" }, tcp = { 80 }, udp = { 53 } },
+        ["100.64.0.0/10"] = { addresses = { "100.64.0.9", "100.100.100.100" }, tcp = { 80 }, udp = { 53 } },
+    },
+
+    -- Ports asked at every address of the host, besides those in `listeners`.
+    host = { tcp = { 22, 80, 443, 8443 }, udp = { 161 } },
+
+    -- In a box: the port our own program holds, and one that nothing holds.
+    box = { port = 8088, closed_port = 8089 },
+
+    -- Programs known to be listening, on the host or behind a forbidden address, so that silence
+    -- proves something: { address = A, port = P, protocols = { "tcp", "udp" } }. Each is verified
+    -- from the host just before it is relied on. On UDP it must answer what it gets. The site's
+    -- file says which there are.
+    listeners = {},
+
+    -- Never sent a packet: "ADDRESS", "ADDRESS/BITS", or "ADDRESS:PORT" ("[ADDRESS]:PORT").
+    exclude = {},
+
+    budgets = {
+        attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so more than that
+        dns = 4000,         -- one query, the resolver's own asking included
+        exec = 30000,       -- one exec in a box, its attempts on top
+        listen = 30000,     -- a listener in a box, at most
+        address = 20000,    -- a new container until it has an IPv4 address
+        agent = 180000,     -- a new virtual machine until its agent answers, at most
+        client = 20000,     -- one call of the incus client
+        routed = 1000,      -- an ICMP error later than this may be the host's own failed ARP
+    },
+}
