@@ -7,9 +7,9 @@
 -- Every address and port that may receive a packet from a drill stands here; the drill's --dry-run
 -- lists them. (The host's own addresses are read live: c.host asks every one of them.)
 --
--- In the strings of network.config, acl, profile and names these words are replaced when the
+-- In the strings of network.config, acl and profile.devices these words are replaced when the
 -- contract is loaded, so that renaming or renumbering is one change: $network, $acl, $pool,
--- $gateway (the address), $subnet, $resolvers (the pin's server= lines), $domain.
+-- $gateway (the address), $subnet, $resolvers (the pin, as dnsmasq's server= lines).
 --
 -- Times are milliseconds.
 return {

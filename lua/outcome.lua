@@ -1,0 +1,99 @@
+--- What one attempt did, in one word. Decided by errno and the ICMP error that carried it, never by prose
+-- or an exit code. Pure functions.
+--
+-- A seen attempt is a table: outcome (reachable, refused, unreachable, silent, unresolved, inconclusive),
+-- and where known: errno (name), ms (milliseconds until that fact), icmp ("TYPE/CODE"), offender (who
+-- sent that ICMP error), why (text, with inconclusive).
+local outcome = {}
+
+-- errno of an attempt that the kernel reported as failed. The ICMP ones are Linux's icmp_err_convert[]
+-- (net/ipv4/icmp.c) and its ICMPv6 counterpart; EPERM is a local firewall's output hook, EINVAL a
+-- blackhole route, EACCES a prohibit route or ICMPv6 1/1.
+local WORD = {
+    ECONNREFUSED = "refused",
+    ECONNRESET = "refused",
+    EHOSTUNREACH = "unreachable",
+    ENETUNREACH = "unreachable",
+    EACCES = "unreachable",
+    EPERM = "unreachable",
+    EINVAL = "unreachable",
+    EHOSTDOWN = "unreachable",
+    ENETDOWN = "unreachable",
+    ENONET = "unreachable",
+    ENOPROTOOPT = "unreachable",
+    EOPNOTSUPP = "unreachable",
+    ETIMEDOUT = "silent",
+}
+
+--- An attempt that could not be made or whose result was lost.
+-- @param why text
+function outcome.inconclusive(why)
+    return { outcome = "inconclusive", why = why }
+end
+
+--- What a line of the guest program says (docs/guest.md): tcp, udp or icmp.
+-- @param fact the line's keys and values, texts; nil when it never came
+-- @return a seen attempt
+function outcome.of_fact(fact)
+    if not fact then
+        return outcome.inconclusive("no result for this attempt")
+    end
+    local seen = {
+        errno = fact.errno,
+        ms = tonumber(fact.ms),
+        icmp = fact.icmp,
+        offender = fact.from,
+        origin = fact.origin,
+        data = fact.data,
+    }
+    if fact.result == "connected" or fact.result == "reply" then
+        seen.outcome = "reachable"
+    elseif fact.result == "timeout" then
+        seen.outcome = "silent"
+    elseif fact.result == "error" and WORD[fact.errno or ""] then
+        seen.outcome = WORD[fact.errno]
+    else
+        seen.outcome = "inconclusive"
+        seen.why = ("%s in %s: %s"):format(tostring(fact.result), fact.call or "?", fact.errno or "?")
+    end
+    return seen
+end
+
+--- What `host.connect` says: TCP from the host by libcurl.
+-- @param ms milliseconds, text; nil when the operation itself failed
+-- @param errno errno's name, "" when it connected; the operation's message when it failed
+function outcome.of_connect(ms, errno)
+    if not ms then
+        return outcome.inconclusive(errno)
+    end
+    local seen = { ms = tonumber(ms), errno = errno ~= "" and errno or nil }
+    seen.outcome = errno == "" and "reachable" or WORD[errno] or "inconclusive"
+    if seen.outcome == "inconclusive" then
+        seen.why = "connect: " .. errno
+    end
+    return seen
+end
+
+--- A seen attempt in words: "refused (ECONNREFUSED, 0.4 ms)".
+function outcome.text(seen)
+    local facts = {}
+    if seen.errno then
+        facts[#facts + 1] = seen.errno
+    end
+    if seen.icmp then
+        local from = seen.offender and " from " .. seen.offender or ""
+        facts[#facts + 1] = ("ICMP %s%s"):format(seen.icmp, from)
+    end
+    if seen.why and not seen.errno then
+        facts[#facts + 1] = seen.why
+    end
+    if seen.ms then
+        facts[#facts + 1] = ("%.1f ms"):format(seen.ms)
+    end
+    if #facts == 0 then
+        return seen.outcome
+    end
+    return ("%s (%s)"):format(seen.outcome, table.concat(facts, ", "))
+end
+
+return outcome
