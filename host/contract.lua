@@ -104,8 +104,9 @@ return {
     -- Ports asked at every address of the host, besides those in `listeners`.
     host = { tcp = { 22, 80, 443, 8443 }, udp = { 161 } },
 
-    -- In a box: the port our own program holds, and one that nothing holds.
-    box = { port = 8088, closed_port = 8089 },
+    -- In a box: the port our own program holds for a sibling, the one it holds for the host, and one
+    -- that nothing holds.
+    box = { port = 8088, inbound_port = 8087, closed_port = 8089 },
 
     -- Programs known to be listening, on the host or behind a forbidden address, so that silence
     -- proves something: { address = A, port = P, protocols = { "tcp", "udp" } }. Each is verified
@@ -118,6 +119,7 @@ return {
 
     budgets = {
         attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so more than that
+        control = 3000,     -- one attempt to reach the public internet, around a measurement
         dns = 4000,         -- one query, the resolver's own asking included
         exec = 30000,       -- one exec in a box, its attempts on top
         listen = 30000,     -- a listener in a box, at most

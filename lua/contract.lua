@@ -86,11 +86,12 @@ local SCHEMA = record {
     },
     forbidden = dict(RANGE, record { addresses = list(address()), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
-    box = record { port = PORT, closed_port = PORT },
+    box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
     listeners = list(record { address = address(), port = PORT, protocols = list(PROTOCOL) }),
     exclude = list(EXCLUDE),
     budgets = record {
         attempt = TIME,
+        control = TIME,
         dns = TIME,
         exec = TIME,
         listen = TIME,

@@ -7,8 +7,8 @@
 local outcome = {}
 
 -- errno of an attempt that the kernel reported as failed. The ICMP ones are Linux's icmp_err_convert[]
--- (net/ipv4/icmp.c) and its ICMPv6 counterpart; EPERM is a local firewall's output hook, EINVAL a
--- blackhole route, EACCES a prohibit route or ICMPv6 1/1.
+-- (net/ipv4/icmp.c) and its ICMPv6 counterpart; EPERM is a local firewall's output hook, EACCES a
+-- prohibit route or ICMPv6 1/1. (EINVAL: see word_of.)
 local WORD = {
     ECONNREFUSED = "refused",
     ECONNRESET = "refused",
@@ -16,7 +16,6 @@ local WORD = {
     ENETUNREACH = "unreachable",
     EACCES = "unreachable",
     EPERM = "unreachable",
-    EINVAL = "unreachable",
     EHOSTDOWN = "unreachable",
     ENETDOWN = "unreachable",
     ENONET = "unreachable",
@@ -24,6 +23,14 @@ local WORD = {
     EOPNOTSUPP = "unreachable",
     ETIMEDOUT = "silent",
 }
+
+-- EINVAL is a blackhole route when connect() says it at once, and misuse anywhere else.
+local function word_of(errno, call)
+    if errno == "EINVAL" and call == "connect" then
+        return "unreachable"
+    end
+    return WORD[errno or ""]
+end
 
 --- An attempt that could not be made or whose result was lost.
 -- @param why text
@@ -50,8 +57,8 @@ function outcome.of_fact(fact)
         seen.outcome = "reachable"
     elseif fact.result == "timeout" then
         seen.outcome = "silent"
-    elseif fact.result == "error" and WORD[fact.errno or ""] then
-        seen.outcome = WORD[fact.errno]
+    elseif fact.result == "error" and word_of(fact.errno, fact.call) then
+        seen.outcome = word_of(fact.errno, fact.call)
     else
         seen.outcome = "inconclusive"
         seen.why = ("%s in %s: %s"):format(tostring(fact.result), fact.call or "?", fact.errno or "?")

@@ -1,0 +1,159 @@
+--- A box, as a place that attempts start from: everything in it goes through the program pushed into it
+-- (docs/guest.md), over REST, without a shell. What comes back is the box's word: bounded, checked for
+-- completeness, and a run that is not complete is inconclusive, never silence.
+local contract = require "contract"
+local guest = require "guest"
+local incus = require "incus"
+local inet = require "inet"
+
+local box = {}
+local Box = {}
+Box.__index = Box
+
+local OUTPUT_CAP = 1048576
+local GRACE = 2000
+
+--- A box by its name.
+-- @param name an instance of this run
+-- @return an object with the methods below; `name` and `label` are fields of it
+function box.new(name)
+    return setmetatable({ name = name, label = name, project = contract.load().project }, Box)
+end
+
+--- Puts the program into the box, once for each worker.
+-- @return its path in the box; or nil, message, code
+function Box:push()
+    if not self.path then
+        local path, why, code = engine.call("instance.push", self.project, self.name)
+        if not path then
+            return nil, why, code
+        end
+        self.path = path
+    end
+    return self.path
+end
+
+--- Takes the program out again.
+-- @return true; or nil, message, code
+function Box:unpush()
+    local status, why, code = engine.call("instance.unpush", self.project, self.name)
+    if not status then
+        return nil, why, code
+    end
+    self.path = nil
+    return true
+end
+
+-- Runs the program: mode, nonce, arguments. Returns incus.exec's result, or nil, message, code.
+function Box:run(mode, nonce, ms, cap, arguments)
+    local path, why, code = self:push()
+    if not path then
+        return nil, "the program is not in the box: " .. tostring(why), code
+    end
+    local argv = { path, mode, "nonce=" .. nonce }
+    table.move(arguments, 1, #arguments, #argv + 1, argv)
+    return incus.exec(self.project, self.name, ms, cap, argv)
+end
+
+--- Makes attempts, stage after stage, those of one stage side by side.
+-- @param stages array of arrays of specs as of guest.spec
+-- @return array of arrays like it: for tcp, udp and icmp a seen attempt (see outcome), for listen,
+--   await and stop the program's own fact. Where the run was lost: inconclusive, throughout
+function Box:attempt(stages)
+    local arguments, count, budget = guest.arguments(stages)
+    local nonce = guest.nonce()
+    local margin = contract.load().budgets.exec
+    local result, why = self:run("attempt", nonce, budget + margin, OUTPUT_CAP, arguments)
+    local facts
+    if not result then
+        why = "exec failed: " .. tostring(why)
+    elseif result.truncated then
+        why = "output lost: over the cap"
+    else
+        facts, why = guest.parse(result.stdout, nonce, count)
+        if not facts and result.stderr ~= "" then
+            why = why .. ": " .. result.stderr:sub(1, 200)
+        end
+    end
+    return guest.staged(facts, stages, why)
+end
+
+--- Runs a command in the box: argv, never a shell; no terminal, no input; nothing of it is left over.
+-- @param argv array of texts
+-- @param options { ms, cap }: the deadline in milliseconds and bytes of each stream; both may be left out
+-- @return { state, value, truncated, ms, stdout, stderr }: state is exit, signal, timeout or error
+--   (docs/guest.md); or nil, message, code when it could not be run or its output was lost
+function Box:exec(argv, options)
+    local ms = options and options.ms or contract.load().budgets.exec
+    local cap = options and options.cap or 65536
+    local nonce = guest.nonce()
+    local arguments = { ("ms=%d"):format(ms), ("grace=%d"):format(GRACE), ("cap=%d"):format(cap), "--" }
+    table.move(argv, 1, #argv, #arguments + 1, arguments)
+    local result, why, code = self:run("exec", nonce, ms + GRACE + 5000, cap + 4096, arguments)
+    if not result then
+        return nil, why, code
+    end
+    local state, stderr = guest.parse_exec(result.stderr, nonce)
+    if not state then
+        return nil, stderr, "ENODATA"
+    end
+    state.stdout, state.stderr = result.stdout, stderr
+    return state
+end
+
+--- What the box says of itself: links, addresses, routes, machine-id, nameservers.
+-- @return as of guest.parse_info; or nil, message, code
+function Box:info()
+    local nonce = guest.nonce()
+    local result, why, code = self:run("info", nonce, contract.load().budgets.exec, OUTPUT_CAP, {})
+    if not result then
+        return nil, why, code
+    elseif result.truncated then
+        return nil, "output lost: over the cap", "ENODATA"
+    end
+    local info
+    info, why = guest.parse_info(result.stdout, nonce)
+    if not info then
+        return nil, why, "ENODATA"
+    end
+    return info
+end
+
+--- Who the box is on the contract's network. Its address is found by subnet, never by an interface's name.
+-- @return { address (nil when it has none), link, mac, machine_id, info }; or nil, message, code when
+--   the box could not be asked
+function Box:identity()
+    local info, why, code = self:info()
+    if not info then
+        return nil, why, code
+    end
+    local me = { machine_id = info["machine-id"], info = info }
+    for _, entry in ipairs(info.addresses) do
+        if entry.family == 4 and inet.within(entry.address, contract.load().subnet) then
+            local link = info.links[entry.link]
+            me.address, me.link, me.mac = entry.address, entry.link, link and link.mac
+            break
+        end
+    end
+    return me
+end
+
+-- How an operator asks the same by hand: no terminal, no input, bounded in and outside the box.
+local BY_HAND = {
+    tcp = "bash -c '</dev/tcp/%s/%d'",
+    udp = "bash -c 'exec 3<>/dev/udp/%s/%d && echo x >&3 && head -c 1 <&3'",
+    icmp = "ping -n -c 1 -W 4 %s",
+}
+
+--- The words that ask one attempt's question by hand, from a shell where it would start.
+-- @param spec as of guest.spec
+function box.question(spec)
+    return "timeout -k 2 6 " .. BY_HAND[spec.proto]:format(spec.to, spec.port)
+end
+
+--- The command that asks the same in a box like this one.
+function Box:by_hand(spec)
+    return ("incus exec %s -T -n --project %s -- %s"):format(self.name, self.project, box.question(spec))
+end
+
+return box

@@ -1,0 +1,116 @@
+--- The host, as a place that attempts start from and as a target. Its attempts are made by the same
+-- program as a box's, run on the host by the broker.
+local box = require "box"
+local cjson = require "cjson"
+local guest = require "guest"
+local outcome = require "outcome"
+
+local host = { label = "the host" }
+
+--- One TCP connection from the host, by libcurl.
+-- @param address text @param port number @param ms the budget
+-- @return a seen attempt
+function host.connect(address, port, ms)
+    return outcome.of_connect(engine.call("host.connect", address, port, ms))
+end
+
+-- Makes one stage's attempts by the program, on the host.
+local function by_program(specs)
+    local arguments, count = guest.arguments { specs }
+    local output, why = engine.call("host.attempt", table.unpack(arguments))
+    local facts
+    if output then
+        -- The broker chose the nonce, and no box has a hand in this output.
+        facts, why = guest.parse(output, output:match("^(%x+) ") or "-", count)
+    end
+    return guest.staged(facts, { specs }, why)[1]
+end
+
+-- One stage: TCP by libcurl, the rest by the program, all side by side.
+local function stage_seen(stage)
+    local seen, rest, places, work = {}, {}, {}, {}
+    for i, spec in ipairs(stage) do
+        if spec.proto == "tcp" then
+            work[#work + 1] = function()
+                seen[i] = host.connect(spec.to, spec.port, spec.ms)
+            end
+        else
+            rest[#rest + 1], places[#places + 1] = spec, i
+        end
+    end
+    if #rest > 0 then
+        work[#work + 1] = function()
+            for j, one in ipairs(by_program(rest)) do
+                seen[places[j]] = one
+            end
+        end
+    end
+    engine.all(work)
+    return seen
+end
+
+--- Makes attempts from the host: as Box:attempt, but for tcp, udp and icmp only.
+function host.attempt(_, stages)
+    local out = {}
+    for i, stage in ipairs(stages) do
+        out[i] = stage_seen(stage)
+    end
+    return out
+end
+
+--- The command that asks the same from a shell on the host.
+function host.by_hand(_, spec)
+    return box.question(spec)
+end
+
+--- The addresses that the host holds.
+-- @return array of { address, bits, link, family, scope, kind }: kind is the link's (`veth`, `bridge`, ...)
+--   or nil; or nil, message, code
+function host.addresses()
+    local output, why, code = engine.call("host.addresses")
+    if not output then
+        return nil, why, code
+    end
+    local ok, links = pcall(cjson.decode, output)
+    if not ok then
+        return nil, "ip -j address: no JSON", "EPROTO"
+    end
+    local out = {}
+    for _, link in ipairs(links) do
+        for _, entry in ipairs(link.addr_info or {}) do
+            if entry["local"] then
+                out[#out + 1] = {
+                    address = entry["local"],
+                    bits = math.tointeger(entry.prefixlen),
+                    link = link.ifname,
+                    family = entry.family == "inet" and 4 or 6,
+                    scope = entry.scope,
+                    master = link.master,
+                }
+            end
+        end
+    end
+    return out
+end
+
+--- Facts of the host. @return map: hostname, kernel, kvm, icmp_echo_ignore_all (texts)
+function host.facts()
+    local values = table.pack(engine.call("host.facts"))
+    local out = {}
+    for i = 1, values.n - 1, 2 do
+        out[values[i]] = values[i + 1]
+    end
+    return out
+end
+
+--- Which type of instance the contract's image means on this host.
+-- @param data a contract
+-- @return "virtual-machine" or "container"
+function host.instance_type(data)
+    if data.image.type ~= "auto" then
+        return data.image.type
+    end
+    return host.facts().kvm == "1" and "virtual-machine" or "container"
+end
+
+return host
