@@ -24,7 +24,7 @@ end
 -- @return its path in the box; or nil, message, code
 function Box:push()
     if not self.path then
-        local path, why, code = engine.call("instance.push", self.project, self.name)
+        local path, why, code = incus.push(self.project, self.name)
         if not path then
             return nil, why, code
         end
@@ -36,8 +36,8 @@ end
 --- Takes the program out again.
 -- @return true; or nil, message, code
 function Box:unpush()
-    local status, why, code = engine.call("instance.unpush", self.project, self.name)
-    if not status then
+    local done, why, code = incus.unpush(self.project, self.name)
+    if not done then
         return nil, why, code
     end
     self.path = nil

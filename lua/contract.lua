@@ -315,6 +315,9 @@ local loaded
 function contract.load()
     if not loaded then
         local source, site_chunk, site_source = engine.call("contract")
+        if not source then
+            error("the contract cannot be read: " .. site_chunk, 0)
+        end
         loaded = contract.build(source, "host/contract.lua", site_source, site_chunk)
     end
     return loaded

@@ -91,6 +91,24 @@ incus.stop = get "instance.stop"
 -- @return the finished operation
 incus.delete = get "instance.delete"
 
+--- Takes the program out of an instance of this run. @param project @param name
+incus.unpush = get "instance.unpush"
+
+--- Puts the program into an instance of this run.
+-- @param project @param name
+-- @return its path there; or nil, message, code
+function incus.push(project, name)
+    local status, path, body = engine.call("instance.push", project, name)
+    if not status then
+        return nil, path, body
+    end
+    local done, why, code = metadata(status, "", body)
+    if not done then
+        return nil, why, code
+    end
+    return path
+end
+
 --- Whether an error says that there is no such thing.
 -- @param code as returned by the functions above
 function incus.missing(code)

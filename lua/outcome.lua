@@ -68,13 +68,15 @@ end
 
 --- What `host.connect` says: TCP from the host by libcurl.
 -- @param ms milliseconds, text; nil when the operation itself failed
--- @param errno errno's name, "" when it connected; the operation's message when it failed
+-- @param errno errno's name, "" when it connected, "timeout" when the budget was over; the operation's
+--   message when it failed
 function outcome.of_connect(ms, errno)
     if not ms then
         return outcome.inconclusive(errno)
+    elseif errno == "" or errno == "timeout" then
+        return { outcome = errno == "" and "reachable" or "silent", ms = tonumber(ms) }
     end
-    local seen = { ms = tonumber(ms), errno = errno ~= "" and errno or nil }
-    seen.outcome = errno == "" and "reachable" or WORD[errno] or "inconclusive"
+    local seen = { ms = tonumber(ms), errno = errno, outcome = word_of(errno, "connect") or "inconclusive" }
     if seen.outcome == "inconclusive" then
         seen.why = "connect: " .. errno
     end
@@ -101,6 +103,29 @@ function outcome.text(seen)
         return seen.outcome
     end
     return ("%s (%s)"):format(seen.outcome, table.concat(facts, ", "))
+end
+
+--- What an attempt went to, in words: "10.88.0.7 tcp 8088".
+-- @param spec as of guest.spec
+function outcome.target(spec)
+    return spec.port and ("%s %s %d"):format(spec.to, spec.proto, spec.port) or ("%s %s"):format(spec.to, spec.proto)
+end
+
+--- A seen attempt as the details of an observation.
+-- @param seen a seen attempt @param spec as of guest.spec
+-- @return a table: seen (text), outcome, errno, ms, icmp, offender, proto, to, port
+function outcome.details(seen, spec)
+    return {
+        seen = outcome.text(seen),
+        outcome = seen.outcome,
+        errno = seen.errno,
+        ms = seen.ms,
+        icmp = seen.icmp,
+        offender = seen.offender,
+        proto = spec.proto,
+        to = spec.to,
+        port = spec.port,
+    }
 end
 
 return outcome

@@ -1,0 +1,179 @@
+--- Boxes of this run: minted on the contract's profile, waited for with a bound, deleted and seen to be
+-- gone. Their names carry the run's id; the broker knows them and deletes what is left at the end.
+local contract = require "contract"
+local host = require "host"
+local incus = require "incus"
+local inet = require "inet"
+local task = require "task"
+
+local mint = {}
+
+--- The name of an instance of this run. @param suffix lower-case letters, digits and -
+function mint.name(suffix)
+    return ("bd-%s-%s"):format(engine.run_id, suffix)
+end
+
+-- Whether a profile as Incus has it brings a root disk.
+local function has_root(profile)
+    for _, device in pairs(profile.devices or {}) do
+        if device.type == "disk" and device.path == "/" then
+            return true
+        end
+    end
+    return false
+end
+
+--- What every box of this run is made from: asked of the host once and then passed to mint.create.
+-- @return { type, server, alias, profiles, devices }; or nil, message, code when the contract's profile
+--   cannot be read
+function mint.recipe()
+    local data = contract.load()
+    local profile, why, code = incus.profile(data.project, data.profile.name)
+    if not profile then
+        return nil, ("profile %s: %s"):format(data.profile.name, why), code
+    end
+    return {
+        type = host.instance_type(data),
+        server = data.image.server,
+        alias = data.image.alias,
+        profiles = { data.profile.name },
+        devices = not has_root(profile) and { root = { type = "disk", path = "/", pool = data.pool } } or nil,
+    }
+end
+
+--- Creates an instance; it is not started.
+-- @param name as of mint.name
+-- @param recipe as of mint.recipe
+-- @param options { untagged = true }: without the contract's tag
+-- @return true; or nil, message, code
+function mint.create(name, recipe, options)
+    local data = contract.load()
+    local what = {}
+    for key, value in pairs(recipe) do
+        what[key] = value
+    end
+    if not (options and options.untagged) then
+        what.config = { [data.tags[1].key] = data.tags[1].value }
+    end
+    local done, why, code = incus.create(data.project, name, what)
+    if not done then
+        return nil, ("%s: %s"):format(name, why), code
+    end
+    return true
+end
+
+-- The box's IPv4 address in the contract's subnet, as Incus's state of it says; nil while it has none.
+local function address_of(name)
+    local data = contract.load()
+    local state = incus.state(data.project, name)
+    for _, link in pairs(state and type(state.network) == "table" and state.network or {}) do
+        for _, entry in ipairs(link.addresses or {}) do
+            if entry.family == "inet" and inet.within(entry.address, data.subnet) then
+                return entry.address
+            end
+        end
+    end
+    return nil
+end
+
+-- Waits until the program can be pushed: at once in a container, when its agent answers in a VM.
+local function wait_ready(name, kind)
+    local data = contract.load()
+    local why = "no answer"
+    local path = task.poll(kind == "virtual-machine" and data.budgets.agent or 1000, 250, function()
+        local pushed, message = incus.push(data.project, name)
+        why = message
+        return pushed
+    end)
+    if not path then
+        return nil, ("%s: %s"):format(name, tostring(why)), "ETIMEDOUT"
+    end
+    return true
+end
+
+--- Mints one box: created, started, the program in it, and an address waited for. A box that gets no
+-- address in time is minted all the same: what that means is for the probes to say.
+-- @param name as of mint.name
+-- @param recipe as of mint.recipe
+-- @return { name, address (nil: none in time) }; or nil, message, code
+function mint.box(name, recipe)
+    local data = contract.load()
+    local done, why, code = mint.create(name, recipe)
+    if not done then
+        return nil, why, code
+    end
+    done, why, code = incus.start(data.project, name)
+    if not done then
+        return nil, ("%s: %s"):format(name, why), code
+    end
+    done, why, code = wait_ready(name, recipe.type)
+    if not done then
+        return nil, why, code
+    end
+    local address = task.poll(data.budgets.address, 200, function()
+        return address_of(name)
+    end)
+    return { name = name, address = address }
+end
+
+--- Mints boxes side by side.
+-- @param suffixes array, as of mint.name
+-- @return array of boxes as of mint.box; or nil, message, code of the first that could not be minted
+function mint.boxes(suffixes)
+    local recipe, why, code = mint.recipe()
+    if not recipe then
+        return nil, why, code
+    end
+    local boxes, work = {}, {}
+    for i, suffix in ipairs(suffixes) do
+        work[i] = function()
+            return mint.box(mint.name(suffix), recipe)
+        end
+    end
+    for i, result in ipairs(task.all(work)) do
+        if not result[1] then
+            return nil, result[2], result[3]
+        end
+        boxes[i] = result[1]
+    end
+    return boxes
+end
+
+--- Deletes an instance of this run and looks whether it is gone.
+-- @param project @param name
+-- @return true; or nil, message, code when it is still there or cannot be asked for
+function mint.delete(project, name)
+    local _, why = incus.delete(project, name)
+    local still, message, code = incus.instance(project, name)
+    if still then
+        return nil, ("%s is still there: %s"):format(name, tostring(why)), "EEXIST"
+    elseif not incus.missing(code) then
+        return nil, ("%s: whether it is gone cannot be seen: %s"):format(name, message), code
+    end
+    return true
+end
+
+--- Runs f with an instance of its own that is not started, and deletes it afterwards, come what may.
+-- @param suffix as of mint.name
+-- @param options as of mint.create
+-- @param f called with the instance's name
+-- @return true; or nil, message, code when it could not be created or deleted
+function mint.with(suffix, options, f)
+    local data = contract.load()
+    local name = mint.name(suffix)
+    local recipe, why, code = mint.recipe()
+    if recipe then
+        recipe, why, code = mint.create(name, recipe, options)
+    end
+    if not recipe then
+        return nil, why, code
+    end
+    local ok, trouble = pcall(f, name)
+    local gone, left, left_code = mint.delete(data.project, name)
+    if not ok then
+        error(trouble, 0)
+    end
+    return gone, left, left_code
+end
+
+return mint

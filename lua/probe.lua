@@ -1,0 +1,125 @@
+--- A probe: one file, one returned table (docs/probes.md). Checked when it is loaded; run with a `t`.
+local box = require "box"
+local check = require "check"
+local cjson = require "cjson"
+
+local probe = {}
+
+local function is_text(value)
+    return type(value) == "string" and value ~= "" and #value <= 200
+end
+
+-- Each field: whether it must be there, a test, and what is expected in words.
+local FIELDS = {
+    id = {
+        required = true,
+        test = function(value)
+            return is_text(value) and value:find("^%l[%l%d]*%.[%l%d._-]+$") ~= nil
+        end,
+        expected = "a name like \"c.sibling\"",
+    },
+    title = { required = true, test = is_text, expected = "a sentence of at most 200 bytes" },
+    audit = {
+        test = function(value)
+            return type(value) == "string" and value:find("^%u%d+$") ~= nil
+        end,
+        expected = "an audit key like \"A3\"",
+    },
+    needs = {
+        test = function(value)
+            if type(value) ~= "table" then
+                return false
+            end
+            for key, grant in pairs(value) do
+                if math.type(key) ~= "integer" or type(grant) ~= "string" then
+                    return false
+                end
+            end
+            return true
+        end,
+        expected = "a list of grants",
+    },
+    boxes = {
+        test = function(value)
+            return math.type(value) == "integer" and value >= 0 and value <= 8
+        end,
+        expected = "a whole number from 0 to 8",
+    },
+    run = {
+        required = true,
+        test = function(value)
+            return type(value) == "function"
+        end,
+        expected = "a function",
+    },
+}
+
+--- Checks a probe's table. Throws: the file, the field, and what was expected.
+-- @param definition what the file returned
+-- @param file its name
+-- @return definition
+function probe.validate(definition, file)
+    if type(definition) ~= "table" then
+        error(("%s: a probe returns a table, not a %s"):format(file, type(definition)), 0)
+    end
+    for field in pairs(definition) do
+        if not FIELDS[field] then
+            error(("%s: %s: unknown field"):format(file, tostring(field)), 0)
+        end
+    end
+    for field, rule in pairs(FIELDS) do
+        local value = definition[field]
+        if value == nil and rule.required then
+            error(("%s: %s: missing; %s expected"):format(file, field, rule.expected), 0)
+        elseif value ~= nil and not rule.test(value) then
+            error(("%s: %s: %s expected"):format(file, field, rule.expected), 0)
+        end
+    end
+    return definition
+end
+
+--- Loads a probe from its source.
+-- @param source text; bytecode is refused
+-- @param file its name, for errors
+-- @return the probe's table. Throws, naming the file and the line or the field
+function probe.load(source, file)
+    local loader, why = load(source, "@" .. file, "t")
+    if not loader then
+        error(why, 0)
+    end
+    return probe.validate(loader(), file)
+end
+
+--- What the drill is told about a probe, as JSON: id, title, audit, needs, boxes.
+function probe.metadata(definition)
+    local needs = definition.needs or {}
+    return cjson.encode {
+        id = definition.id,
+        title = definition.title,
+        audit = definition.audit,
+        needs = #needs > 0 and needs or nil,
+        boxes = definition.boxes or 0,
+    }
+end
+
+--- Runs a probe. A Lua error in it is the instrument's failure: ERROR, with file, line and the last
+-- primitive.
+-- @param definition as of probe.load
+-- @param ... the names of its boxes
+-- @return the verdict, the evidence (a table for JSON)
+function probe.run(definition, ...)
+    local t = check.new(definition.id)
+    local boxes = {}
+    for i = 1, select("#", ...) do
+        boxes[i] = box.new((select(i, ...)))
+    end
+    local ok, why = xpcall(definition.run, function(message)
+        return { text = tostring(message), last = engine.last() }
+    end, t, table.unpack(boxes))
+    if not ok then
+        t:error(why.text, { last_primitive = why.last })
+    end
+    return t:verdict(), t:evidence()
+end
+
+return probe

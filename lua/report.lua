@@ -1,0 +1,275 @@
+--- Verdicts rendered: as text for a terminal, or as JSON, one object a line (docs/json.md). All of it goes
+-- through the broker's `print`, which escapes what a terminal would act on: names and addresses here
+-- may be a box's own words.
+local cjson = require "cjson"
+
+local report = {}
+
+local STYLE = {
+    PASS = "green",
+    FAIL = "red",
+    VETO = "red",
+    ERROR = "red",
+    SUSPECT = "yellow",
+    NOTE = "cyan",
+    SKIP = "dim",
+}
+-- The order in which verdicts are counted and shown.
+local ORDER = { "PASS", "FAIL", "NOTE", "SKIP", "SUSPECT", "ERROR", "VETO" }
+local SHOWN = 6 -- observations of one probe that are printed; all are in the JSON
+local EXIT = { OK = 0, FAILED = 1, UNSURE = 3 }
+
+-- Prints one line. @param style plain, bold, dim, green, red, yellow or cyan @param text
+local function line(style, text)
+    engine.call("print", style, text .. "\n")
+end
+
+-- Text of unknown origin that shall stay on one line: the broker lets line breaks through.
+local function flat(text)
+    return (tostring(text):gsub("[\r\n\t]+", " "))
+end
+
+--- Whether the run was asked for JSON.
+function report.is_json()
+    return report.options().json == "1"
+end
+
+local options
+
+--- The run's options. @return map of "0" and "1": json, color, yes, root, landlock
+function report.options()
+    if not options then
+        local values = table.pack(engine.call("options"))
+        options = {}
+        for i = 1, values.n - 1, 2 do
+            options[values[i]] = values[i + 1]
+        end
+    end
+    return options
+end
+
+--- A line of narration; nothing of it in JSON.
+-- @param text @param style plain if left out
+function report.say(text, style)
+    if not report.is_json() then
+        line(style or "plain", text)
+    end
+end
+
+-- JSON that is ASCII throughout, whatever bytes the strings hold: what is no UTF-8 becomes U+FFFD.
+local function ascii(json)
+    local out = {}
+    local at = 1
+    while at <= #json do
+        local stop = json:find("[\127-\255]", at)
+        if not stop then
+            out[#out + 1] = json:sub(at)
+            break
+        end
+        out[#out + 1] = json:sub(at, stop - 1)
+        local sequence = json:match("^" .. utf8.charpattern, stop)
+        local code = sequence and utf8.len(sequence) == 1 and utf8.codepoint(sequence)
+        if not code then
+            sequence, code = json:sub(stop, stop), 0xfffd
+        end
+        if code > 0xffff then
+            code = code - 0x10000
+            out[#out + 1] = ("\\u%04x\\u%04x"):format(0xd800 + (code >> 10), 0xdc00 + (code & 0x3ff))
+        else
+            out[#out + 1] = ("\\u%04x"):format(code)
+        end
+        at = stop + #sequence
+    end
+    return table.concat(out)
+end
+
+--- One object as a line of JSON: ASCII, so that nothing in it needs escaping again.
+-- @return text without a newline
+function report.json(object)
+    return ascii(cjson.encode(object))
+end
+
+local function seconds(ms)
+    return ms and ("%6.1f s"):format(ms / 1000) or ""
+end
+
+local function detail(label, text)
+    if text then
+        line("plain", ("    %-9s %s"):format(label, flat(text)))
+    end
+end
+
+-- One observation that is to be seen.
+local function print_observation(observation)
+    line(STYLE[observation.verdict], ("  %s: %s"):format(observation.verdict, flat(observation.what)))
+    detail("contract", observation.clause)
+    detail("seen", observation.seen)
+    detail("reason", observation.reason)
+    detail("last", observation.last_primitive)
+    detail("by hand", observation.by_hand)
+end
+
+-- Which observations of a result stand beside its verdict: those that made it, PASS excepted.
+local function telling(result)
+    local out = {}
+    for _, observation in ipairs(result.evidence.observations or {}) do
+        if observation.verdict == result.verdict then
+            out[#out + 1] = observation
+        end
+    end
+    return out
+end
+
+local function print_text(result)
+    engine.call("print", STYLE[result.verdict], ("%-8s"):format(result.verdict),
+        "plain", (" %-11s %-56s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
+    if result.verdict == "PASS" then
+        return
+    end
+    local shown = telling(result)
+    for i = 1, math.min(#shown, SHOWN) do
+        print_observation(shown[i])
+    end
+    if #shown > SHOWN then
+        line("dim", ("  and %d more of these (--json has all)"):format(#shown - SHOWN))
+    end
+end
+
+--- Reports one probe's verdict as it comes.
+-- @param result { id, title, audit, verdict, ms, evidence }
+function report.verdict(result)
+    if report.is_json() then
+        line("plain", report.json {
+            type = "verdict",
+            id = result.id,
+            title = result.title,
+            audit = result.audit,
+            verdict = result.verdict,
+            ms = result.ms,
+            evidence = result.evidence,
+        })
+    else
+        print_text(result)
+    end
+end
+
+--- How many results there are of each verdict. @return map with every verdict in it
+function report.counts(results)
+    local counts = {}
+    for _, verdict in ipairs(ORDER) do
+        counts[verdict] = 0
+    end
+    for _, result in ipairs(results) do
+        counts[result.verdict] = counts[result.verdict] + 1
+    end
+    return counts
+end
+
+-- Whether each of the phases has a PASS.
+local function all_passed(results, phases)
+    local passed = {}
+    for _, result in ipairs(results) do
+        if result.verdict == "PASS" then
+            passed[result.phase] = true
+        end
+    end
+    for _, phase in ipairs(phases) do
+        if not passed[phase] then
+            return false
+        end
+    end
+    return #phases > 0
+end
+
+--- The exit status of a run.
+-- @param results array of { verdict, phase }
+-- @param phases the selected ones
+-- @return 0: a PASS in each phase, and nothing but PASS, NOTE and SKIP; 1: a FAIL or a VETO; 3 otherwise
+function report.status(results, phases)
+    local counts = report.counts(results)
+    if counts.FAIL + counts.VETO > 0 then
+        return EXIT.FAILED
+    elseif counts.SUSPECT + counts.ERROR > 0 or not all_passed(results, phases) then
+        return EXIT.UNSURE
+    end
+    return EXIT.OK
+end
+
+-- What stands in the audit block behind a verdict.
+local function answer(result)
+    local first = telling(result)[1]
+    if result.verdict == "PASS" or not first then
+        return result.title
+    end
+    return first.seen and ("%s: %s"):format(first.what, first.seen) or first.what
+end
+
+-- A table cell: no pipe, no line break.
+local function cell(text)
+    return (flat(text):gsub("|", " "))
+end
+
+local function print_audit(results)
+    local keyed = {}
+    for _, result in ipairs(results) do
+        if result.audit then
+            keyed[#keyed + 1] = result
+        end
+    end
+    if #keyed == 0 then
+        return
+    end
+    table.sort(keyed, function(a, b)
+        return a.audit < b.audit or a.audit == b.audit and a.id < b.id
+    end)
+    line("bold", "\nThe audit's answers, ready to paste:\n")
+    line("plain", "| Audit | Probe | Verdict | Answer |\n| --- | --- | --- | --- |")
+    for _, result in ipairs(keyed) do
+        line("plain", ("| %s | %s | %s | %s |"):format(result.audit, result.id, result.verdict, cell(answer(result))))
+    end
+end
+
+local function counts_text(counts)
+    local parts = {}
+    for _, verdict in ipairs(ORDER) do
+        if counts[verdict] > 0 then
+            parts[#parts + 1] = ("%d %s"):format(counts[verdict], verdict)
+        end
+    end
+    return #parts > 0 and table.concat(parts, ", ") or "no verdicts"
+end
+
+local CLOSING = {
+    [EXIT.OK] = { "green", "The contract holds, as far as it was asked." },
+    [EXIT.FAILED] = { "red", "The contract does not hold." },
+    [EXIT.UNSURE] = { "yellow", "Nothing failed, but not everything could be judged." },
+}
+
+--- The end of a report.
+-- @param results array as of report.verdict, with phase
+-- @param summary { status, phases, ms, audit }: the exit status, the selected phases, the run's time;
+--   audit is false where no audit block is wanted
+function report.summary(results, summary)
+    local counts = report.counts(results)
+    if report.is_json() then
+        line("plain", report.json {
+            type = "summary",
+            run = engine.run_id,
+            counts = counts,
+            status = summary.status,
+            phases = #summary.phases > 0 and summary.phases or nil,
+            ms = summary.ms,
+        })
+        return
+    end
+    if summary.audit ~= false then
+        print_audit(results)
+    end
+    local closing = CLOSING[summary.status]
+    engine.call("print", closing[1], "\n" .. closing[2], "plain", (" %s in %.1f s (run %s)\n"):format(counts_text(counts), summary.ms / 1000, engine.run_id))
+    if report.options().landlock == "0" then
+        line("yellow", "This kernel has no Landlock: the workers were confined by seccomp alone.")
+    end
+end
+
+return report
