@@ -4,7 +4,6 @@
 -- and after; and where the target is a box B of ours, when B was up: another address, MAC and machine-id
 -- than A's, the public internet reached from the very address probed, before and after, and the target port held
 -- there by our own program, in the foreground of a bounded exec. What fails is retried once; then SUSPECT.
-local contract = require "contract"
 local guest = require "guest"
 local judge = require "judge"
 local outcome = require "outcome"
@@ -206,18 +205,6 @@ function isolated.measure(t, options)
     for i, target in ipairs(options.targets) do
         judge_target(t, options, round, target, round.seen[i])
     end
-end
-
---- Splits targets by the site's `exclude`.
--- @return the targets that may be sent packets, the number of those left out
-function isolated.permitted(data, targets)
-    local out = {}
-    for _, target in ipairs(targets) do
-        if not contract.excluded(data, target.spec.to, target.spec.port) then
-            out[#out + 1] = target
-        end
-    end
-    return out, #targets - #out
 end
 
 --- Finds out, from the host and just before they are relied on, behind which targets somebody answers:

@@ -266,7 +266,8 @@ function report.summary(results, summary)
         print_audit(results)
     end
     local closing = CLOSING[summary.status]
-    engine.call("print", closing[1], "\n" .. closing[2], "plain", (" %s in %.1f s (run %s)\n"):format(counts_text(counts), summary.ms / 1000, engine.run_id))
+    engine.call("print", closing[1], "\n" .. closing[2], "plain",
+        (" %s in %.1f s (run %s)\n"):format(counts_text(counts), summary.ms / 1000, engine.run_id))
     if report.options().landlock == "0" then
         line("yellow", "This kernel has no Landlock: the workers were confined by seccomp alone.")
     end

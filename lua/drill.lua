@@ -1,0 +1,150 @@
+--- The drill: mints two boxes, asks every question of the selected phases, says what it found, and takes
+-- the boxes away again.
+local contract = require "contract"
+local host = require "host"
+local incus = require "incus"
+local options = require "options"
+local report = require "report"
+local session = require "session"
+local targets = require "targets"
+local task = require "task"
+
+local BOXES = 2
+local USAGE = 2
+local HELP = [[
+usage: boxdrill drill.lua [options]
+
+Audits this host: mints boxes of its own, measures from inside them, and deletes them.
+
+  --phase A,C      the phases to run (default: all there are)
+  --dry-run        say what would be made and every address and port that would get a packet
+  --hold SECONDS   wait after the boxes are up, before the first question
+  --keep-boxes     leave the boxes standing
+]] .. session.OPTIONS_HELP .. [[
+
+Exit status: 0 the contract holds; 1 it does not; 2 usage, consent or privilege missing;
+3 nothing failed, but something could not be judged; 130 interrupted, and cleaned up.
+]]
+local KNOWN = {
+    phase = "value",
+    hold = "value",
+    help = "flag",
+    ["dry-run"] = "flag",
+    ["keep-boxes"] = "flag",
+}
+
+local function usage(message)
+    report.say(message, "red")
+    engine.call("exit", USAGE)
+end
+
+-- The letters of --phase, or those of all probes there are.
+local function selected_phases(text, probes)
+    local phases, there = {}, {}
+    for _, probe in ipairs(probes) do
+        if probe.phase ~= "?" and not there[probe.phase] then
+            there[probe.phase] = true
+            phases[#phases + 1] = probe.phase
+        end
+    end
+    if text then
+        phases = options.words(text:upper())
+        for _, phase in ipairs(phases) do
+            if not there[phase] then
+                error(("--phase %s: there are no probes of that phase"):format(phase), 0)
+            end
+        end
+    end
+    table.sort(phases)
+    return phases
+end
+
+-- What the drill will do to the host, as text.
+local function plan(data, probes, boxes)
+    local addresses, why = host.addresses()
+    if not addresses then
+        error("the host's addresses: " .. why, 0)
+    end
+    local lines = {
+        ("This drill runs %d probes. In project %s it makes, and deletes again:"):format(#probes, data.project),
+    }
+    for _, suffix in ipairs(session.suffixes(boxes)) do
+        lines[#lines + 1] = ("  instance bd-%s-%s (%s, profile %s)"):format(
+            engine.run_id, suffix, data.image.alias, data.profile.name)
+    end
+    lines[#lines + 1] = ("  instances bd-%s-x-... for phase A, most of them never started"):format(engine.run_id)
+    lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
+    table.move(targets.lines(data, addresses), 1, 1000, #lines + 1, lines)
+    return table.concat(lines, "\n")
+end
+
+-- Whether the operator agrees.
+local function consent(text)
+    report.say(text)
+    if engine.call("confirm", "Go on?") == "1" then
+        return true
+    end
+    usage("not agreed to: nothing was done (--yes agrees beforehand)")
+    return false
+end
+
+-- What stands between the minting and the verdicts' summary. Returns the results.
+local function measure(probes, found, boxes)
+    local made, why = session.mint(boxes)
+    if not made then
+        return session.none_run(probes, "the boxes could not be minted: " .. why)
+    end
+    if found.hold then
+        report.say(("holding for %s s"):format(found.hold), "dim")
+        task.sleep(math.tointeger(tonumber(found.hold) * 1000 // 1))
+    end
+    local results = session.run(probes, made)
+    if found["keep-boxes"] then
+        session.keep(made)
+    else
+        session.delete(made)
+    end
+    return results
+end
+
+local function drill(found)
+    local data = contract.load()
+    local all = session.probes()
+    local phases = selected_phases(found.phase, all)
+    local probes = session.in_phases(all, phases)
+    local boxes = math.max(session.boxes_needed(probes), BOXES)
+    local text = plan(data, probes, boxes)
+    if found["dry-run"] then
+        return report.say(text)
+    end
+    local server, why = incus.server()
+    if not server then
+        return usage(why)
+    end
+    if not consent(text) then
+        return
+    end
+    engine.call("grant", "box.mint", "box.exec")
+    local started = engine.clock()
+    local results = measure(probes, found, boxes)
+    local status = report.status(results, phases)
+    report.summary(results, { status = status, phases = phases, ms = (engine.clock() - started) * 1000 })
+    engine.call("exit", status)
+end
+
+local function main(...)
+    local ok, found, rest = pcall(options.parse, KNOWN, ...)
+    if not ok then
+        return usage(found)
+    elseif found.help then
+        return report.say(HELP)
+    elseif rest[1] then
+        return usage(("drill.lua takes no '%s' (see --help)"):format(rest[1]))
+    elseif found.hold and not tonumber(found.hold) then
+        return usage("--hold wants a number of seconds")
+    end
+    engine.call("grant", "probes")
+    drill(found)
+end
+
+main(...)

@@ -1,0 +1,203 @@
+--- A run of probes: their files loaded, their boxes minted, the probes run phase by phase, their verdicts
+-- reported as they come. What drill.lua and run.lua have in common.
+local cjson = require "cjson"
+local contract = require "contract"
+local incus = require "incus"
+local mint = require "mint"
+local report = require "report"
+local task = require "task"
+
+local session = {}
+
+local SUFFIXES = { "a", "b", "c", "d", "e", "f", "g", "h" }
+
+--- The options that every script prints in its --help.
+session.OPTIONS_HELP = [[
+  --yes            ask nothing
+  --json           one JSON object a line (docs/json.md)
+  --site FILE      the site's changes to the contract
+]]
+
+--- Loads every probe file.
+-- @return array of probes { file, id, title, audit, phase, boxes }; those that cannot be loaded have
+--   `broken`, the reason, and the file's name as their id
+function session.probes()
+    local files = table.pack(engine.call("probe.files"))
+    if not files[1] and files.n > 1 then
+        error("no probes: " .. tostring(files[2]), 0)
+    end
+    local out = task.map(files, function(file)
+        local metadata, why = engine.call("probe.load", file)
+        if not metadata then
+            return { file = file, id = file, title = "could not be loaded", phase = "?", boxes = 0, broken = why }
+        end
+        local meta = cjson.decode(metadata)
+        return {
+            file = file,
+            id = meta.id,
+            title = meta.title,
+            audit = meta.audit,
+            phase = meta.id:sub(1, 1):upper(),
+            boxes = math.tointeger(meta.boxes),
+            needs = meta.needs or {},
+        }
+    end)
+    table.sort(out, function(a, b)
+        return a.id < b.id
+    end)
+    return out
+end
+
+--- The probes of some phases; those that could not be loaded belong to all.
+-- @param probes as of session.probes @param phases array of letters
+function session.in_phases(probes, phases)
+    local wanted, out = { ["?"] = true }, {}
+    for _, phase in ipairs(phases) do
+        wanted[phase] = true
+    end
+    for _, probe in ipairs(probes) do
+        if wanted[probe.phase] then
+            out[#out + 1] = probe
+        end
+    end
+    return out
+end
+
+--- How many boxes the hungriest of these probes needs.
+function session.boxes_needed(probes)
+    local most = 0
+    for _, probe in ipairs(probes) do
+        most = math.max(most, probe.boxes)
+    end
+    return most
+end
+
+--- The names of the first n boxes of this run, without the run's prefix.
+function session.suffixes(n)
+    return { table.unpack(SUFFIXES, 1, n) }
+end
+
+-- The result of a probe that could not be run at all.
+local function not_run(probe, why)
+    return {
+        id = probe.id,
+        title = probe.title,
+        audit = probe.audit,
+        phase = probe.phase,
+        verdict = "ERROR",
+        evidence = { observations = { { verdict = "ERROR", what = why } } },
+    }
+end
+
+local function evidence_of(text)
+    local ok, evidence = pcall(cjson.decode, text or "")
+    return ok and type(evidence) == "table" and evidence or {}
+end
+
+-- Runs one probe with its boxes, waits for its verdict.
+local function run_one(probe, boxes)
+    if probe.broken then
+        return not_run(probe, probe.broken)
+    elseif probe.boxes > #boxes then
+        return not_run(probe, ("it needs %d boxes, there are %d"):format(probe.boxes, #boxes))
+    end
+    local names = {}
+    for i = 1, probe.boxes do
+        names[i] = boxes[i].name
+    end
+    local verdict, evidence, ms = engine.call("probe.run", probe.file, table.unpack(names))
+    if not verdict then
+        return not_run(probe, evidence)
+    end
+    local result = not_run(probe, "")
+    result.verdict, result.evidence, result.ms = verdict, evidence_of(evidence), tonumber(ms)
+    return result
+end
+
+-- The phases of some probes, in order, each with its probes.
+local function by_phase(probes)
+    local phases, groups = {}, {}
+    for _, probe in ipairs(probes) do
+        if not groups[probe.phase] then
+            groups[probe.phase] = {}
+            phases[#phases + 1] = probe.phase
+        end
+        table.insert(groups[probe.phase], probe)
+    end
+    table.sort(phases)
+    return phases, groups
+end
+
+--- Runs probes: phase by phase, those of one phase side by side, and reports each as it ends.
+-- @param probes as of session.probes
+-- @param boxes as of mint.boxes
+-- @return array of results, as report.verdict takes them
+function session.run(probes, boxes)
+    local results = {}
+    local phases, groups = by_phase(probes)
+    for _, phase in ipairs(phases) do
+        task.map(groups[phase], function(probe)
+            local result = run_one(probe, boxes)
+            report.verdict(result)
+            results[#results + 1] = result
+        end)
+    end
+    return results
+end
+
+--- Results of probes that can not run, for one reason; reported.
+function session.none_run(probes, why)
+    local results = {}
+    for i, probe in ipairs(probes) do
+        results[i] = not_run(probe, why)
+        report.verdict(results[i])
+    end
+    return results
+end
+
+--- Deletes this run's boxes, and says which could not be seen to be gone.
+-- @return whether all are gone
+function session.delete(boxes)
+    local project = contract.load().project
+    local all = true
+    task.map(boxes, function(box)
+        local gone, why = mint.delete(project, box.name)
+        if not gone then
+            all = false
+            report.say(why, "red")
+        end
+    end)
+    return all
+end
+
+--- Leaves this run's boxes standing, without our program in them.
+function session.keep(boxes)
+    local project = contract.load().project
+    engine.call("made.keep")
+    for _, box in ipairs(boxes) do
+        incus.unpush(project, box.name)
+        report.say(("kept: %s (delete it with: incus delete -f --project %s %s)"):format(box.name, project, box.name))
+    end
+end
+
+--- Mints boxes with a line of narration for each.
+-- @param n how many
+-- @return as mint.boxes
+function session.mint(n)
+    if n == 0 then
+        return {}
+    end
+    local started = engine.clock()
+    report.say(("minting %d boxes ..."):format(n), "dim")
+    local boxes, why, code = mint.boxes(session.suffixes(n))
+    if not boxes then
+        return nil, why, code
+    end
+    for _, box in ipairs(boxes) do
+        report.say(("  %s %s"):format(box.name, box.address or "has no IPv4 address"), "dim")
+    end
+    report.say(("  %.1f s"):format(engine.clock() - started), "dim")
+    return boxes
+end
+
+return session
