@@ -247,19 +247,6 @@ for _, name in ipairs({ "dofile", "loadfile", "debug", "io", "package" }) do
     })
 end
 
-local declared = {}
-setmetatable(env, {
-    __index = function(_, name)
-        if not declared[name] then
-            error(("undefined global '%s'"):format(tostring(name)), 2)
-        end
-    end,
-    __newindex = function(_, name)
-        error(("assignment to undeclared global '%s': use local"):format(tostring(name)), 2)
-    end,
-    __metatable = false,
-})
-
 local loaded = { cjson = raw.cjson, engine = engine }
 
 -- Loads a module of the Lua library, once.
@@ -292,6 +279,17 @@ function env.print(...)
     end
     engine.call("print", "plain", table.concat(parts, "\t") .. "\n")
 end
+
+-- Strict globals: reading or setting one that is not there is an error.
+setmetatable(env, {
+    __index = function(_, name)
+        error(("undefined global '%s'"):format(tostring(name)), 2)
+    end,
+    __newindex = function(_, name)
+        error(("assignment to undeclared global '%s': use local"):format(tostring(name)), 2)
+    end,
+    __metatable = false,
+})
 
 ---------------------------------------------------------------------------------------------------
 -- What this worker is for.

@@ -1,0 +1,238 @@
+/* A run: the script, its end however it comes, and the revert of what it made. */
+#define _GNU_SOURCE
+#include "broker.h"
+
+#include "job.h"
+#include "made.h"
+#include "ops.h"
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STEP_MS = 500 };
+
+struct options options;
+char run_id[9];
+
+static struct {
+    int changing;   /* requests under way that change something */
+    int interrupts; /* Ctrl-C, TERM, HUP, or a closed stdout */
+    int code;       /* what the script asked to exit with; -1: nothing */
+    bool script_failed;
+    bool revert_failed;
+} run = {.code = -1};
+
+void broker_changing(int by) {
+    run.changing += by;
+}
+
+void broker_exit_code(int code) {
+    run.code = code;
+}
+
+bool file_trusted(const char *path) {
+    struct stat s;
+    if (stat(path, &s) < 0)
+        return false;
+    return (s.st_uid == 0 || s.st_uid == geteuid()) && !(s.st_mode & (S_IWGRP | S_IWOTH));
+}
+
+char *read_file(const char *path, size_t max, size_t *len) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    struct buffer b = {0};
+    if (fd < 0)
+        return NULL;
+    ssize_t n = 1;
+    while (n > 0 && b.len <= max) {
+        buffer_reserve(&b, 65536);
+        n = read(fd, b.data + b.len, 65535);
+        if (n > 0)
+            b.len += (size_t)n;
+    }
+    int error = n < 0 ? errno : b.len > max ? EFBIG : 0;
+    close(fd);
+    if (error) {
+        buffer_free(&b);
+        errno = error;
+        return NULL;
+    }
+    *len = b.len;
+    buffer_add(&b, "", 1);
+    return b.data;
+}
+
+/* -- the end of workers ------------------------------------------------------------------------- */
+
+static void script_ended(const struct worker *w, const char *how) {
+    if (w->failure)
+        output_message("%s", w->failure);
+    else if (*how && !run.interrupts)
+        output_message("%s %s; last primitive: %s", w->chunk, how, w->last_op);
+    else
+        return;
+    if (w->kind == KIND_REVERT)
+        run.revert_failed = true;
+    else
+        run.script_failed = true;
+}
+
+void worker_ended(struct worker *w, const char *how) {
+    if (w->kind == KIND_PROBE)
+        probe_ended(w, how);
+    else
+        script_ended(w, how);
+}
+
+/* -- signals -------------------------------------------------------------------------------------- */
+
+static void interrupt(void) {
+    run.interrupts++;
+    if (run.interrupts == 1) {
+        for (struct worker *w = worker_list(); w; w = w->next)
+            if (w->kind != KIND_REVERT)
+                worker_kill(w, "the run was interrupted");
+        job_cancel_all();
+    } else if (run.interrupts == 2 && made_pending()) {
+        output_message("still removing what this run made (interrupt again to leave it behind)");
+    } else if (run.interrupts > 2) {
+        output_message("abandoned: what this run made is still there, named bd-%s-...", run_id);
+        _exit(STATUS_NOT_REVERTED);
+    }
+}
+
+static void on_signal(void *data) {
+    struct signalfd_siginfo info;
+    int fd = *(int *)data;
+    while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+        if (info.ssi_signo == SIGCHLD)
+            job_end_strangers();
+        else
+            interrupt();
+    }
+}
+
+/* Signals come through the loop. The broker is a subreaper: what a killed supervisor leaves behind
+ * becomes our child and is ended. */
+static void take_signals(void) {
+    static int fd;
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigaddset(&set, SIGCHLD);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    watch_start(fd, POLLIN, on_signal, &fd);
+    prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+}
+
+/* -- the run ------------------------------------------------------------------------------------- */
+
+static bool running(enum kind kind) {
+    for (const struct worker *w = worker_list(); w; w = w->next)
+        if (w->kind == kind && !w->killed)
+            return true;
+    return false;
+}
+
+static void step(void) {
+    loop_step(STEP_MS);
+    worker_check_all();
+    if (output_closed() && run.interrupts == 0)
+        interrupt();
+}
+
+/* Probes that were loaded and not run end with the script that loaded them. */
+static void end_probes(void) {
+    for (struct worker *w = worker_list(); w; w = w->next)
+        if (w->kind == KIND_PROBE && !w->killed)
+            worker_kill(w, "the script that ran it has ended");
+}
+
+/* Changes under way are waited for: what they make is only then there to be removed. */
+static void drain(void) {
+    end_probes();
+    job_cancel_all();
+    while (worker_list() || run.changing > 0)
+        step();
+}
+
+static void revert(void) {
+    char path[4096];
+    size_t len = 0;
+    if (!made_pending())
+        return;
+    snprintf(path, sizeof(path), "%s/lua/revert.lua", options.share);
+    char *source = read_file(path, 1 << 20, &len);
+    uint32_t grants = GRANT_READ | GRANT_REVERT | GRANT_SCRIPT;
+    struct worker *w = source ? worker_start(KIND_REVERT, "revert.lua", source, grants) : NULL;
+    if (!w)
+        output_message("cannot start %s: %s", path, strerror(errno));
+    while (worker_list() || run.changing > 0)
+        step();
+    run.revert_failed |= made_pending();
+}
+
+static void tell_leftovers_line(void *data, const char *text) {
+    struct buffer *b = data;
+    buffer_printf(b, " %s", text);
+}
+
+static void tell_leftovers(void) {
+    struct buffer b = {0};
+    made_list(tell_leftovers_line, &b);
+    output_message("NOT REVERTED, remove by hand:%.*s", (int)b.len, b.data ? b.data : "");
+    buffer_free(&b);
+}
+
+static int exit_status(void) {
+    if (run.revert_failed)
+        return STATUS_NOT_REVERTED;
+    if (run.interrupts)
+        return STATUS_INTERRUPTED;
+    if (run.code > 0)
+        return run.code;
+    int status = probe_status();
+    if (run.script_failed)
+        return status == STATUS_FAIL ? STATUS_FAIL : STATUS_UNSURE;
+    return status >= 0 ? status : STATUS_OK;
+}
+
+/* The client's configuration folder (job_environment): the client makes it, empty. */
+static void remove_run_folder(void) {
+    char path[64];
+    snprintf(path, sizeof(path), "/run/boxdrill-%s", run_id);
+    rmdir(path);
+}
+
+int broker_run(const char *chunk, char *source, bool shipped) {
+    take_signals();
+    struct worker *w =
+        worker_start(KIND_SCRIPT, chunk, source, GRANT_READ | GRANT_SCRIPT | options.given);
+    if (!w) {
+        output_message("cannot start a worker: %s", strerror(errno));
+        return STATUS_UNSURE;
+    }
+    w->shipped = shipped;
+    while (running(KIND_SCRIPT))
+        step();
+    drain();
+    revert();
+    if (run.revert_failed)
+        tell_leftovers();
+    remove_run_folder();
+    output_finish();
+    return exit_status();
+}

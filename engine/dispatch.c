@@ -1,0 +1,134 @@
+/* The dispatch table: every request, its grant, how many arguments it takes, and who answers it.
+ * docs/requests.md is the same table in prose. */
+#include "op_incus.h"
+#include "ops.h"
+
+#include <string.h>
+
+enum { ANY = WIRE_MAX_STRINGS };
+
+static const struct op table[] = {
+    /* name, grant, min, max, start, usage */
+    {"self", 0, 0, 0, op_self, "", NULL, NULL},
+    {"module", 0, 1, 1, op_module, "NAME", NULL, NULL},
+    {"contract", 0, 0, 0, op_contract, "", NULL, NULL},
+    {"options", 0, 0, 0, op_options, "", NULL, NULL},
+    {"sleep", 0, 1, 1, op_sleep, "MS", NULL, NULL},
+    {"fail", 0, 2, 2, op_fail, "MESSAGE LAST-OPERATION", NULL, NULL},
+
+    {"print", GRANT_SCRIPT, 2, ANY, op_print, "STYLE TEXT ...", NULL, NULL},
+    {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", NULL, NULL},
+    {"exit", GRANT_SCRIPT, 1, 1, op_exit, "CODE", NULL, NULL},
+    {"grant", GRANT_SCRIPT, 1, 16, op_grant, "NAME ...", NULL, NULL},
+    {"confirm", GRANT_SCRIPT, 1, 1, op_confirm, "TEXT", NULL, NULL},
+
+    {"probe.files", GRANT_PROBES, 0, 0, op_probe_files, "", NULL, NULL},
+    {"probe.load", GRANT_PROBES, 1, 1, op_probe_load, "FILE", NULL, NULL},
+    {"probe.run", GRANT_PROBES, 1, 64, op_probe_run, "FILE BOX ...", NULL, NULL},
+    {"declare", GRANT_PROBE, 2, 18, op_declare, "ID METADATA NEED ...", NULL, NULL},
+    {"verdict", GRANT_PROBE, 2, 2, op_verdict, "VERDICT EVIDENCE", NULL, NULL},
+
+    {"server.get", GRANT_READ, 0, 0, incus_read, "", "/1.0", NULL},
+    {"instance.list", GRANT_READ, 1, 1, incus_read, "PROJECT", "/1.0/instances?%a&recursion=2",
+     NULL},
+    {"instance.get", GRANT_READ | GRANT_REVERT, 2, 2, incus_read, "PROJECT NAME",
+     "/1.0/instances/%n?%p", NULL},
+    {"instance.state", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", "/1.0/instances/%n/state?%p",
+     NULL},
+    {"network.list", GRANT_READ, 1, 1, incus_read, "PROJECT", "/1.0/networks?%p&recursion=1", NULL},
+    {"network.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", "/1.0/networks/%n?%p", NULL},
+    {"network.state", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", "/1.0/networks/%n/state?%p",
+     NULL},
+    {"acl.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", "/1.0/network-acls/%n?%p", NULL},
+    {"profile.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", "/1.0/profiles/%n?%p", NULL},
+    {"operation.list", GRANT_READ, 1, 1, incus_read, "PROJECT", "/1.0/operations?%p&recursion=1",
+     NULL},
+    {"host.addresses", GRANT_READ, 0, 0, op_host_addresses, "", NULL, NULL},
+    {"host.facts", GRANT_READ, 0, 0, op_host_facts, "", NULL, NULL},
+    {"nft.list", GRANT_READ, 0, 0, op_nft_list, "", NULL, NULL},
+    {"nft.supports", GRANT_READ, 1, 1, op_nft_supports, "ibrname", NULL, NULL},
+
+    {"host.connect", GRANT_HOST_CONNECT, 3, 3, op_host_connect, "ADDRESS PORT MS", NULL, NULL},
+    {"host.attempt", GRANT_HOST_CONNECT, 1, 1024, op_host_attempt, "SPEC ...", NULL, NULL},
+
+    {"instance.create", GRANT_BOX_MINT, 5, ANY, op_instance_create,
+     "PROJECT NAME TYPE SERVER ALIAS (SECTION NAME KEY VALUE) ...", NULL, "top,profiles,config"},
+    {"instance.start", GRANT_BOX_MINT, 2, 2, op_instance_start, "PROJECT NAME", NULL, NULL},
+    {"instance.stop", GRANT_BOX_MINT, 2, 2, op_instance_stop, "PROJECT NAME", NULL, NULL},
+    {"instance.delete", GRANT_BOX_MINT | GRANT_REVERT, 2, 2, op_instance_delete, "PROJECT NAME",
+     NULL, NULL},
+    {"instance.push", GRANT_BOX_EXEC, 2, 2, op_instance_push, "PROJECT NAME", NULL, NULL},
+    {"instance.unpush", GRANT_BOX_EXEC, 2, 2, op_instance_unpush, "PROJECT NAME", NULL, NULL},
+    {"instance.exec", GRANT_BOX_EXEC, 5, ANY, op_instance_exec, "PROJECT NAME MS CAP ARG ...", NULL,
+     NULL},
+    {"client", GRANT_CLIENT, 2, 24, op_client, "FORM PROJECT ARG ...", NULL, NULL},
+
+    {"network.create", GRANT_SETUP, 3, ANY, incus_write,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "POST /1.0/networks?%p", "top,config"},
+    {"network.put", GRANT_SETUP, 3, ANY, incus_write,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "PUT /1.0/networks/%n?%p", "top,config"},
+    {"acl.create", GRANT_SETUP, 3, ANY, incus_write,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "POST /1.0/network-acls?%p",
+     "top,config,egress,ingress"},
+    {"acl.put", GRANT_SETUP, 3, ANY, incus_write, "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...",
+     "PUT /1.0/network-acls/%n?%p", "top,config,egress,ingress"},
+    {"profile.create", GRANT_SETUP, 3, ANY, incus_write,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "POST /1.0/profiles?%p",
+     "top,config,devices"},
+    {"profile.put", GRANT_SETUP, 3, ANY, incus_write,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "PUT /1.0/profiles/%n?%p",
+     "top,config,devices"},
+    {"firewall.apply", GRANT_SETUP, 5, 5, op_firewall_apply, "TABLE BRIDGE GATEWAY SUBNET IBRNAME",
+     NULL, NULL},
+
+    {"exec", GRANT_HOST_EXEC, 4, ANY, op_exec, "MS GRACE CAP ARG ...", NULL, NULL},
+
+    {"made.list", GRANT_REVERT, 0, 0, op_made_list, "", NULL, NULL},
+    {"made.gone", GRANT_REVERT | GRANT_BOX_MINT, 3, 3, op_made_gone, "KIND PROJECT NAME", NULL,
+     NULL},
+    {"made.keep", GRANT_BOX_MINT, 0, 0, op_made_keep, "", NULL, NULL},
+};
+
+const struct op *dispatch_find(struct slice name) {
+    for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+        if (slice_is(name, table[i].name))
+            return &table[i];
+    return NULL;
+}
+
+/* Grants by bit, with the words an operator is asked in; NULL: it changes nothing. */
+static const struct {
+    const char *name, *words;
+} grants[] = {
+    {"read", NULL},
+    {"probes", NULL},
+    {"box.mint", "create and delete boxes of its own, named after the run"},
+    {"box.exec", "run commands in the boxes that this run made"},
+    {"client", "run the incus client on instances that this run made"},
+    {"host.connect", "send packets from this host"},
+    {"host.exec", "run any command on this host, as you"},
+    {"setup", "change the host's network, ACL, profile and firewall"},
+    {"script", NULL},
+    {"probe", NULL},
+    {"revert", NULL},
+};
+enum { ASKABLE = 8 };
+
+static int lowest(uint32_t grant) {
+    return __builtin_ffs((int)grant) - 1;
+}
+
+const char *grant_name(uint32_t grant) {
+    return grants[lowest(grant)].name;
+}
+
+const char *grant_words(uint32_t grant) {
+    return grants[lowest(grant)].words;
+}
+
+uint32_t grant_find(struct slice name) {
+    for (int i = 0; i < ASKABLE; i++)
+        if (slice_is(name, grants[i].name))
+            return 1U << i;
+    return 0;
+}

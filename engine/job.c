@@ -1,0 +1,157 @@
+#define _GNU_SOURCE
+#include "job.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct job {
+    struct job *next;
+    struct supervised run;
+    struct watch *watch;
+    struct request *request;
+    void (*done)(struct request *, const struct exec_result *, int);
+};
+
+static struct job *jobs;
+
+char *const *job_environment(void) {
+    static char conf[64];
+    static char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+                                  "HOME=/root", "LC_ALL=C", "TERM=dumb", conf, NULL};
+    snprintf(conf, sizeof(conf), "INCUS_CONF=/run/boxdrill-%s", run_id);
+    return environment;
+}
+
+static void unlink_job(struct job *j) {
+    for (struct job **p = &jobs; *p; p = &(*p)->next) {
+        if (*p == j) {
+            *p = j->next;
+            return;
+        }
+    }
+}
+
+static void on_end(void *data) {
+    struct job *j = data;
+    struct exec_result result = {0};
+    int r = supervise_finish(&j->run, &result);
+    if (r == -EAGAIN)
+        return;
+    watch_stop(j->watch);
+    unlink_job(j);
+    j->request->cancel = NULL;
+    j->done(j->request, r < 0 ? NULL : &result, -r);
+    supervise_result_clear(&result);
+    free(j);
+}
+
+static struct job *find(const struct request *r) {
+    struct job *j = jobs;
+    while (j && j->request != r)
+        j = j->next;
+    return j;
+}
+
+static void cancel(struct request *r) {
+    const struct job *j = find(r);
+    if (j)
+        supervise_cancel(&j->run);
+}
+
+void job_start(struct request *r, const struct supervise_spec *spec,
+               void (*done)(struct request *, const struct exec_result *, int)) {
+    struct job *j = calloc(1, sizeof(*j));
+    if (!j)
+        abort();
+    int error = supervise_start(spec, &j->run);
+    if (error < 0) {
+        free(j);
+        done(r, NULL, -error);
+        return;
+    }
+    j->request = r;
+    j->done = done;
+    j->next = jobs;
+    jobs = j;
+    r->cancel = cancel;
+    j->watch = watch_start(j->run.pidfd, POLLIN, on_end, j);
+}
+
+void job_reply(struct request *r, const struct exec_result *result, int error) {
+    static const char *const states[] = {[EXEC_EXIT] = "exit",
+                                         [EXEC_SIGNAL] = "signal",
+                                         [EXEC_TIMEOUT] = "timeout",
+                                         [EXEC_ERROR] = "error"};
+    if (!result) {
+        reply_errno(r, error, "could not supervise the command");
+        return;
+    }
+    reply_begin(r);
+    reply_add_text(r, states[result->state]);
+    if (result->state == EXEC_ERROR) {
+        const char *name = strerrorname_np(result->value);
+        reply_add_text(r, name ? name : "EIO");
+    } else {
+        reply_add_number(r, result->value);
+    }
+    reply_add_text(r, result->out_truncated || result->err_truncated ? "1" : "0");
+    reply_add_number(r, result->ms);
+    reply_add(r, result->out, result->out_len);
+    reply_add(r, result->err, result->err_len);
+    reply_send(r);
+}
+
+void job_reply_output(struct request *r, const struct exec_result *result, int error) {
+    if (!result)
+        reply_errno(r, error, r->op->name);
+    else if (result->state == EXEC_ERROR)
+        reply_errno(r, result->value, r->op->name);
+    else if (result->state == EXEC_TIMEOUT)
+        reply_error(r, "ETIMEDOUT", "%s: no answer in time", r->op->name);
+    else if (result->out_truncated)
+        reply_error(r, "EMSGSIZE", "%s: more output than a frame may hold", r->op->name);
+    else if (result->state != EXEC_EXIT || result->value != 0)
+        reply_error(r, "EIO", "%s: %.*s", r->op->name, (int)result->err_len, result->err);
+    else {
+        reply_begin(r);
+        reply_add(r, result->out, result->out_len);
+        reply_send(r);
+    }
+}
+
+void job_run(struct request *r, char *const *argv, const char *input, unsigned ms,
+             void (*done)(struct request *, const struct exec_result *, int)) {
+    job_start(r,
+              &(struct supervise_spec){.argv = argv,
+                                       .envp = job_environment(),
+                                       .deadline_ms = ms,
+                                       .grace_ms = 1000,
+                                       .cap = 6 << 20,
+                                       .input = input,
+                                       .input_len = input ? strlen(input) : 0},
+              done);
+}
+
+void job_read(struct request *r, char *const *argv, const char *input, unsigned ms) {
+    job_run(r, argv, input, ms, job_reply_output);
+}
+
+void job_end_strangers(void) {
+    pid_t known[512];
+    size_t n = 0;
+    for (const struct job *j = jobs; j && n < 512; j = j->next)
+        known[n++] = j->run.pid;
+    for (const struct worker *w = worker_list(); w && n < 512; w = w->next)
+        known[n++] = w->pid;
+    supervise_end_strangers(known, n);
+}
+
+int job_cancel_all(void) {
+    int n = 0;
+    for (const struct job *j = jobs; j; j = j->next, n++)
+        supervise_cancel(&j->run);
+    return n;
+}

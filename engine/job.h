@@ -1,0 +1,33 @@
+/* Commands on the host: supervise.h's bounded exec as an event of the loop. */
+#pragma once
+
+#include "broker.h"
+#include "supervise.h"
+
+/* Runs argv with the clean environment; done gets the result from the loop, or NULL with errno in
+ * *error when no supervisor could be started or its result was lost. While it runs the request's
+ * cancel ends it. Replies are the caller's. */
+void job_start(struct request *r, const struct supervise_spec *spec,
+               void (*done)(struct request *, const struct exec_result *, int error));
+
+/* job_start with what commands of our own need: the clean environment, a text for stdin (or NULL),
+ * a second of grace, as much output as a frame holds. */
+void job_run(struct request *r, char *const *argv, const char *input, unsigned ms,
+             void (*done)(struct request *, const struct exec_result *, int error));
+/* Runs a command that only reads, and replies with what it printed. */
+void job_read(struct request *r, char *const *argv, const char *input, unsigned ms);
+
+/* Replies with the command's stdout; anything but exit 0 is an error, in its own words. */
+void job_reply_output(struct request *r, const struct exec_result *result, int error);
+/* Replies with an exec result as docs/requests.md has it: state, value, truncated, ms, stdout,
+ * stderr. */
+void job_reply(struct request *r, const struct exec_result *result, int error);
+
+/* The environment of every command: PATH, HOME, LC_ALL=C, and the client's own configuration
+ * folder, which lives in the run's own. */
+char *const *job_environment(void);
+
+/* Ends what a killed supervisor left to the broker (supervise_end_strangers). */
+void job_end_strangers(void);
+/* Ends every job; returns how many are still there. */
+int job_cancel_all(void);

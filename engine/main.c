@@ -1,0 +1,206 @@
+/* boxdrill: the command line. */
+#define _GNU_SOURCE
+#include "broker.h"
+#include "ops.h"
+#include "output.h"
+#include "sandbox.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#define DEFAULT_SITE "/etc/boxdrill/site.lua"
+
+static const char help[] =
+    "usage: boxdrill [OPTION]... SCRIPT [ARG]...\n"
+    "\n"
+    "Measures, from inside throwaway boxes, whether an Incus host keeps its promise:\n"
+    "a box reaches the public internet and nothing else.\n"
+    "\n"
+    "  boxdrill drill.lua        the audit (boxdrill drill.lua --help)\n"
+    "  boxdrill setup.lua        converge this host to the contract\n"
+    "  boxdrill list             the probes\n"
+    "  boxdrill run ID|./FILE... single probes, in boxes made for them\n"
+    "  boxdrill ./my.lua         a script of your own (a name with a slash is a file,\n"
+    "                            one without is an installed script)\n"
+    "\n"
+    "options, before or after the script's name:\n"
+    "  --json            one JSON object a line (docs/json.md)\n"
+    "  --yes             answer yes to every question\n"
+    "  --grant NAME      give your own script or probe a grant: box.mint, box.exec,\n"
+    "                    client, host.connect, host.exec, setup\n"
+    "  --site FILE       the site's contract, instead of " DEFAULT_SITE "\n"
+    "  --sandbox-selftest  prove the sandbox on this kernel\n"
+    "  --help, --version\n"
+    "\n"
+    "exit status: 0 all passed, 1 something failed, 2 usage, consent or privilege,\n"
+    "3 nothing failed but something is unsure, 4 refused to start, 5 something could not\n"
+    "be reverted, 130 interrupted and reverted.  NO_COLOR is respected.\n";
+
+_Noreturn __attribute__((format(printf, 1, 2))) static void usage(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *text = NULL;
+    int n = vasprintf(&text, format, args);
+    va_end(args);
+    if (n >= 0)
+        output_message("%s (see boxdrill --help)", text);
+    free(text);
+    exit(STATUS_USAGE);
+}
+
+/* PREFIX/bin/boxdrill has its files in PREFIX/share/boxdrill and PREFIX/libexec/boxdrill. */
+static void find_installation(void) {
+    char self[PATH_MAX] = "";
+    ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+    if (n <= 0)
+        usage("cannot tell where boxdrill is installed: %s", strerror(errno));
+    const char *prefix = dirname(dirname(self));
+    if (asprintf(&options.share, "%s/share/boxdrill", prefix) < 0 ||
+        asprintf(&options.guest, "%s/libexec/boxdrill/guest", prefix) < 0)
+        abort();
+}
+
+static void give(const char *name) {
+    uint32_t grant = grant_find((struct slice){name, strlen(name)});
+    if (!grant || !grant_words(grant))
+        usage("--grant: no grant '%s'", name);
+    options.given |= grant;
+}
+
+static const char *value_of(char **argv, int *i) {
+    if (!argv[*i + 1])
+        usage("%s: needs a value", argv[*i]);
+    return argv[++*i];
+}
+
+/* Options of ours are taken from anywhere before a lone `--`; the rest is the script's. */
+static bool take_option(char **argv, int *i) {
+    const char *a = argv[*i];
+    if (strcmp(a, "--json") == 0)
+        options.json = true;
+    else if (strcmp(a, "--yes") == 0)
+        options.yes = true;
+    else if (strcmp(a, "--site") == 0)
+        options.site = strdup(value_of(argv, i));
+    else if (strcmp(a, "--grant") == 0)
+        give(value_of(argv, i));
+    else
+        return false;
+    return true;
+}
+
+/* Options that end the program. */
+static void take_final(const char *a) {
+    if (strcmp(a, "--help") == 0 || strcmp(a, "-h") == 0) {
+        fputs(help, stdout);
+        exit(STATUS_OK);
+    }
+    if (strcmp(a, "--version") == 0) {
+        puts("boxdrill " BOXDRILL_VERSION);
+        exit(STATUS_OK);
+    }
+    if (strcmp(a, "--sandbox-selftest") == 0)
+        exit(sandbox_selftest());
+    usage("unknown option '%s'", a);
+}
+
+static char *parse(char **argv) {
+    char *script = NULL;
+    bool ours = true;
+    options.args = argv; /* rewritten in place: it only shrinks */
+    for (int i = 1; argv[i]; i++) {
+        if (ours && strcmp(argv[i], "--") == 0)
+            ours = false;
+        else if (ours && take_option(argv, &i))
+            continue;
+        else if (script)
+            options.args[options.nargs++] = argv[i];
+        else if (argv[i][0] == '-')
+            take_final(argv[i]);
+        else
+            script = argv[i];
+    }
+    return script;
+}
+
+static void check_site(void) {
+    if (!options.site) {
+        if (access(DEFAULT_SITE, F_OK) == 0)
+            options.site = strdup(DEFAULT_SITE);
+        else
+            return;
+    }
+    if (access(options.site, R_OK) < 0)
+        usage("--site: %s: %s", options.site, strerror(errno));
+    if (!file_trusted(options.site))
+        usage("%s: refused, others than root can write it (chown root, chmod go-w)", options.site);
+}
+
+/* The path of a script: with a slash a file, else lua/NAME.lua or host/NAME.lua. Free it. */
+static char *script_path(const char *name, bool *installed) {
+    static const char *const folders[] = {"lua", "host"};
+    char *path = NULL;
+    size_t n = strlen(name);
+    const char *suffix = n > 4 && strcmp(name + n - 4, ".lua") == 0 ? "" : ".lua";
+    *installed = !strchr(name, '/');
+    if (!*installed)
+        return strdup(name);
+    for (size_t i = 0; i < 2; i++) {
+        if (asprintf(&path, "%s/%s/%s%s", options.share, folders[i], name, suffix) < 0)
+            abort();
+        if (access(path, F_OK) == 0)
+            return path;
+        free(path);
+    }
+    usage("no script '%s' is installed; a file of your own needs a slash: ./%s", name, name);
+}
+
+static void choose_run_id(void) {
+    unsigned char random[4];
+    if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
+        abort();
+    snprintf(run_id, sizeof(run_id), "%02x%02x%02x%02x", random[0], random[1], random[2],
+             random[3]);
+}
+
+/* Descriptors 0 to 2 are open, so that nothing of ours can take their place. */
+static void open_standard(void) {
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF && open("/dev/null", O_RDWR) != fd)
+            abort();
+}
+
+int main(int argc, char **argv) {
+    (void)argc;
+    open_standard();
+    find_installation();
+    const char *script = parse(argv);
+    if (!script)
+        usage("name a script");
+    if (!sandbox_seccomp())
+        usage("this kernel has no seccomp: there would be no sandbox, so nothing is run");
+    options.root = geteuid() == 0;
+    options.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
+    check_site();
+    choose_run_id();
+    bool installed = false;
+    size_t len = 0;
+    char *path = script_path(script, &installed);
+    char *source = read_file(path, 2 << 20, &len);
+    if (!source)
+        usage("%s: %s", path, strerror(errno));
+    if (memchr(source, 0, len) || source[0] == '\033')
+        usage("%s: not a Lua script (bytecode is never loaded)", path);
+    int status = broker_run(installed ? basename(path) : path, source,
+                            installed && file_trusted(path));
+    free(path);
+    return status;
+}

@@ -1,0 +1,345 @@
+/* Instances of this run: made, started, executed in, deleted. Every one of these refuses an
+ * instance that the run did not make, whatever the grants. */
+#define _GNU_SOURCE
+#include "json.h"
+#include "made.h"
+#include "op_incus.h"
+#include "ops.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    CREATE_MS = 600000, /* the first one may download the image */
+    STATE_MS = 120000,
+    FILE_MS = 30000,
+    EXEC_SLACK_MS = 10000, /* beyond the guest's own deadline, before we give up on it */
+    GUEST_MAX = 4 << 20,
+};
+
+/* Where the program lies in a box: /var/tmp is on disk and never mounted noexec by systemd. */
+static void guest_path(char out[64]) {
+    snprintf(out, 64, "/var/tmp/boxdrill-%s", run_id);
+}
+
+static bool ours(struct request *r) {
+    if (!arg_name(r, 0) || !arg_name(r, 1))
+        return false;
+    if (made_instance(arg(r, 0), arg(r, 1)))
+        return true;
+    reply_error(r, "EPERM", "%s: instance '%.*s' was not made by this run, and is left alone",
+                r->op->name, (int)arg(r, 1).len, arg(r, 1).data);
+    return false;
+}
+
+bool box_name_is_ours(struct slice name) {
+    char prefix[16];
+    int n = snprintf(prefix, sizeof(prefix), "bd-%s-", run_id);
+    return name.len > (size_t)n && memcmp(name.data, prefix, (size_t)n) == 0;
+}
+
+static void on_changed(void *data, const struct incus_reply *reply) {
+    broker_changing(-1);
+    incus_reply(data, reply);
+}
+
+/* Sends a change of an instance and answers with the finished operation. */
+static void change(struct request *r, const char *method, const char *path, const char *body,
+                   int64_t ms) {
+    char *full = incus_path(r, path);
+    if (!full)
+        return;
+    broker_changing(1);
+    incus_send(&(struct incus_request){.method = method,
+                                       .path = full,
+                                       .body = body,
+                                       .body_len = body ? strlen(body) : 0,
+                                       .timeout_ms = ms,
+                                       .wait = true},
+               on_changed, r);
+    free(full);
+}
+
+static void add_source(struct buffer *b, struct slice server, struct slice alias) {
+    buffer_add_text(b, ",\"source\":{\"type\":\"image\"");
+    if (server.len) {
+        buffer_add_text(b, ",\"mode\":\"pull\",\"protocol\":\"simplestreams\",\"server\":");
+        json_string(b, server);
+    }
+    buffer_add_text(b, ",\"alias\":");
+    json_string(b, alias);
+    buffer_add_text(b, "},");
+}
+
+/* instance.create PROJECT NAME TYPE SERVER ALIAS BODY. The run's tag is written by us. */
+void op_instance_create(struct request *r) {
+    if (!arg_name(r, 0) || !arg_name(r, 1))
+        return;
+    if (!box_name_is_ours(arg(r, 1))) {
+        reply_error(r, "EINVAL", "instance.create: the name must begin with bd-%s-", run_id);
+        return;
+    }
+    if (!slice_is(arg(r, 2), "container") && !slice_is(arg(r, 2), "virtual-machine")) {
+        reply_error(r, "EINVAL", "instance.create: the type is container or virtual-machine");
+        return;
+    }
+    struct buffer body = {0};
+    buffer_add_text(&body, "{\"name\":");
+    json_string(&body, arg(r, 1));
+    buffer_add_text(&body, ",\"type\":");
+    json_string(&body, arg(r, 2));
+    add_source(&body, arg(r, 3), arg(r, 4));
+    const struct slice tag[] = {
+        {"config", 6}, {"", 0}, {"user.boxdrill", 13}, {run_id, strlen(run_id)}};
+    if (incus_body(r, &body, 5, "config", tag)) {
+        buffer_add(&body, "}", 2);
+        made_add("instance", arg(r, 0), arg(r, 1));
+        change(r, "POST", "/1.0/instances?%p", body.data, CREATE_MS);
+    }
+    buffer_free(&body);
+}
+
+void op_instance_start(struct request *r) {
+    if (ours(r))
+        change(r, "PUT", "/1.0/instances/%n/state?%p", "{\"action\":\"start\",\"timeout\":60}",
+               STATE_MS);
+}
+
+void op_instance_stop(struct request *r) {
+    if (ours(r))
+        change(r, "PUT", "/1.0/instances/%n/state?%p",
+               "{\"action\":\"stop\",\"timeout\":30,\"force\":true}", STATE_MS);
+}
+
+static void on_stopped(void *data, const struct incus_reply *reply) {
+    struct request *r = data;
+    broker_changing(-1);
+    if (!incus_failed(r, reply)) /* "already stopped" is an error of Incus's and no matter here */
+        change(r, "DELETE", "/1.0/instances/%n?%p", NULL, STATE_MS);
+}
+
+/* instance.delete PROJECT NAME: stops it with force, then deletes it. */
+void op_instance_delete(struct request *r) {
+    static const char stop[] = "{\"action\":\"stop\",\"timeout\":30,\"force\":true}";
+    if (!ours(r))
+        return;
+    char *path = incus_path(r, "/1.0/instances/%n/state?%p");
+    broker_changing(1);
+    incus_send(&(struct incus_request){.method = "PUT",
+                                       .path = path,
+                                       .body = stop,
+                                       .body_len = sizeof(stop) - 1,
+                                       .timeout_ms = STATE_MS,
+                                       .wait = true},
+               on_stopped, r);
+    free(path);
+}
+
+/* -- the program in the box -------------------------------------------------------------------- */
+
+static void on_pushed(void *data, const struct incus_reply *reply) {
+    struct request *r = data;
+    char path[64];
+    if (incus_failed(r, reply))
+        return;
+    guest_path(path);
+    reply_begin(r);
+    reply_add_number(r, reply->status);
+    reply_add_text(r, path);
+    reply_add(r, reply->body.data, reply->body.len);
+    reply_send(r);
+}
+
+static char *files_path(struct request *r) {
+    char guest[64], path[128];
+    guest_path(guest);
+    snprintf(path, sizeof(path), "/1.0/instances/%%n/files?%%p&path=%s", guest);
+    return incus_path(r, path);
+}
+
+/* instance.push PROJECT NAME. The content type matters: with another one Incus 6.0 makes an empty
+ * file and says 200. */
+void op_instance_push(struct request *r) {
+    static const char *const headers[] = {"Content-Type: application/octet-stream",
+                                          "X-Incus-type: file",
+                                          "X-Incus-uid: 0",
+                                          "X-Incus-gid: 0",
+                                          "X-Incus-mode: 0700",
+                                          "X-Incus-write: overwrite",
+                                          NULL};
+    if (!ours(r))
+        return;
+    size_t len = 0;
+    char *program = read_file(options.guest, GUEST_MAX, &len);
+    if (!program) {
+        reply_errno(r, errno, options.guest);
+        return;
+    }
+    char *path = files_path(r);
+    incus_send(&(struct incus_request){.method = "POST",
+                                       .path = path,
+                                       .body = program,
+                                       .body_len = len,
+                                       .headers = headers,
+                                       .timeout_ms = FILE_MS},
+               on_pushed, r);
+    free(path);
+    free(program);
+}
+
+static void on_unpushed(void *data, const struct incus_reply *reply) {
+    incus_reply(data, reply);
+}
+
+void op_instance_unpush(struct request *r) {
+    if (!ours(r))
+        return;
+    char *path = files_path(r);
+    incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
+               on_unpushed, r);
+    free(path);
+}
+
+/* -- exec in a box ------------------------------------------------------------------------------ */
+
+/* Incus records the output in two files named after the operation, without a cap and for ever:
+ * they are read up to our cap, then deleted. */
+struct box_exec {
+    struct request *r;
+    int64_t started_ms;
+    size_t cap;
+    char operation[40];
+    struct buffer wait, out[2];
+    bool truncated;
+    int left; /* transfers under way */
+};
+
+static void exec_free(struct box_exec *e) {
+    buffer_free(&e->wait);
+    buffer_free(&e->out[0]);
+    buffer_free(&e->out[1]);
+    free(e);
+}
+
+static char *output_path(const struct box_exec *e, int stream) {
+    char path[160];
+    snprintf(path, sizeof(path), "/1.0/instances/%%n/logs/exec-output/exec_%s.%s?%%p", e->operation,
+             stream ? "stderr" : "stdout");
+    return incus_path(e->r, path);
+}
+
+static void exec_reply(struct box_exec *e) {
+    struct request *r = e->r;
+    reply_begin(r);
+    reply_add(r, e->wait.data, e->wait.len);
+    reply_add(r, e->out[0].data, e->out[0].len);
+    reply_add(r, e->out[1].data, e->out[1].len);
+    reply_add_text(r, e->truncated ? "1" : "0");
+    reply_add_number(r, now_ms() - e->started_ms);
+    reply_send(r);
+    exec_free(e);
+}
+
+static void on_deleted(void *data, const struct incus_reply *reply) {
+    struct box_exec *e = data;
+    (void)reply; /* the box goes with what is left in it */
+    if (--e->left == 0)
+        exec_reply(e);
+}
+
+static void delete_outputs(struct box_exec *e) {
+    e->left = 2;
+    for (int stream = 0; stream < 2; stream++) {
+        char *path = output_path(e, stream);
+        incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
+                   on_deleted, e);
+        free(path);
+    }
+}
+
+static void took_output(struct box_exec *e, int stream, const struct incus_reply *reply) {
+    if (reply->code == CURLE_OK && reply->status == 200)
+        buffer_add(&e->out[stream], reply->body.data, reply->body.len);
+    e->truncated |= reply->truncated;
+    if (--e->left == 0)
+        delete_outputs(e);
+}
+
+static void on_stdout(void *data, const struct incus_reply *reply) {
+    took_output(data, 0, reply);
+}
+
+static void on_stderr(void *data, const struct incus_reply *reply) {
+    took_output(data, 1, reply);
+}
+
+static void on_exec(void *data, const struct incus_reply *reply) {
+    struct box_exec *e = data;
+    if (reply->code != CURLE_OK || !reply->operation[0]) {
+        if (reply->code == CURLE_OK) { /* refused: the body has Incus's own words */
+            buffer_add(&e->wait, reply->body.data, reply->body.len);
+            exec_reply(e);
+        } else {
+            incus_failed(e->r, reply);
+            exec_free(e);
+        }
+        return;
+    }
+    snprintf(e->operation, sizeof(e->operation), "%s", reply->operation);
+    buffer_add(&e->wait, reply->body.data, reply->body.len);
+    e->left = 2;
+    for (int stream = 0; stream < 2; stream++) {
+        char *path = output_path(e, stream);
+        incus_send(&(struct incus_request){
+                       .method = "GET", .path = path, .timeout_ms = FILE_MS, .cap = e->cap},
+                   stream ? on_stderr : on_stdout, e);
+        free(path);
+    }
+}
+
+static bool add_command(struct request *r, struct buffer *b, unsigned first) {
+    buffer_add_text(b, "{\"command\":[");
+    for (unsigned i = first; i < r->argc; i++) {
+        struct slice s = arg(r, i);
+        if (!json_is_utf8(s) || memchr(s.data, 0, s.len)) {
+            reply_error(r, "EINVAL", "instance.exec: argument %u is not UTF-8 text", i + 1);
+            return false;
+        }
+        if (i > first)
+            buffer_add_text(b, ",");
+        json_string(b, s);
+    }
+    buffer_add_text(b, "],\"record-output\":true,\"wait-for-websocket\":false,"
+                       "\"interactive\":false,\"environment\":{\"LC_ALL\":\"C\","
+                       "\"HOME\":\"/root\"}}");
+    return true;
+}
+
+/* instance.exec PROJECT NAME MS CAP ARG...: MS is the guest's own deadline; we wait a little
+ * longer. There is no cancelling: Incus answers 400 to a DELETE of an exec operation. */
+void op_instance_exec(struct request *r) {
+    int64_t ms = 0, cap = 0;
+    if (!ours(r) || !arg_number(r, 2, 1, 600000, &ms) || !arg_number(r, 3, 0, 2 << 20, &cap))
+        return;
+    struct buffer body = {0};
+    if (add_command(r, &body, 4)) {
+        struct box_exec *e = calloc(1, sizeof(*e));
+        if (!e)
+            abort();
+        e->r = r;
+        e->started_ms = now_ms();
+        e->cap = cap ? (size_t)cap : 1;
+        char *path = incus_path(r, "/1.0/instances/%n/exec?%p");
+        incus_send(&(struct incus_request){.method = "POST",
+                                           .path = path,
+                                           .body = body.data,
+                                           .body_len = body.len,
+                                           .timeout_ms = ms + EXEC_SLACK_MS,
+                                           .wait = true},
+                   on_exec, e);
+        free(path);
+    }
+    buffer_free(&body);
+}

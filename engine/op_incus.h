@@ -1,0 +1,22 @@
+/* What the primitives that talk to Incus share. */
+#pragma once
+
+#include "broker.h"
+#include "incus.h"
+
+/* "/1.0/…" from a row's path: %p the project (argument 0), %n the name (argument 1). Replies
+ * EINVAL and returns NULL when one of them is no name. Free it. */
+char *incus_path(struct request *r, const char *path);
+/* Replies with status, ETag and body, or with the transport's error. */
+void incus_reply(struct request *r, const struct incus_reply *reply);
+/* The transport's error alone; returns false when there was none. */
+bool incus_failed(struct request *r, const struct incus_reply *reply);
+/* Appends the body's members from the arguments from `first` on, which must be quadruples of the
+ * sections the row allows. tag: one quadruple of our own behind them, or NULL. Replies EINVAL and
+ * returns false else. */
+bool incus_body(struct request *r, struct buffer *b, unsigned first, const char *always,
+                const struct slice *tag);
+
+/* Starts: reads, and writes of networks, ACLs and profiles. */
+void incus_read(struct request *r);
+void incus_write(struct request *r);

@@ -1,0 +1,53 @@
+/* The start functions that dispatch.c's rows name: op_NAME.c has each. */
+#pragma once
+
+#include "broker.h"
+
+/* op_worker.c: what a worker asks about itself, the library, the operator. */
+void op_self(struct request *r);
+void op_module(struct request *r);
+void op_contract(struct request *r);
+void op_options(struct request *r);
+void op_sleep(struct request *r);
+void op_print(struct request *r);
+void op_progress(struct request *r);
+void op_exit(struct request *r);
+void op_fail(struct request *r);
+void op_grant(struct request *r);
+void op_confirm(struct request *r);
+
+/* op_probe.c */
+void op_probe_files(struct request *r);
+void op_probe_load(struct request *r);
+void op_probe_run(struct request *r);
+void op_declare(struct request *r);
+void op_verdict(struct request *r);
+/* A probe's worker is gone: answers who waits for it. how: empty when it ended by itself. */
+void probe_ended(struct worker *w, const char *how);
+/* The exit status that the recorded verdicts come to (design: 0, 1 or 3); -1 when there is none. */
+int probe_status(void);
+
+/* op_box.c */
+void op_instance_create(struct request *r);
+void op_instance_start(struct request *r);
+void op_instance_stop(struct request *r);
+void op_instance_delete(struct request *r);
+void op_instance_push(struct request *r);
+void op_instance_unpush(struct request *r);
+void op_instance_exec(struct request *r);
+/* Whether a name carries the run's id. */
+bool box_name_is_ours(struct slice name);
+
+/* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
+void op_client(struct request *r);
+void op_exec(struct request *r);
+void op_host_addresses(struct request *r);
+void op_host_facts(struct request *r);
+void op_host_connect(struct request *r);
+void op_host_attempt(struct request *r);
+void op_nft_list(struct request *r);
+void op_nft_supports(struct request *r);
+void op_firewall_apply(struct request *r);
+void op_made_list(struct request *r);
+void op_made_gone(struct request *r);
+void op_made_keep(struct request *r);
