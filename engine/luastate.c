@@ -39,13 +39,20 @@ static void *allocate(void *ud, void *ptr, size_t old, size_t new) {
     return p;
 }
 
+/* Where it was is in the traceback; luaL_error would add the hook's own place. */
+_Noreturn static void interrupted(lua_State *L) {
+    lua_pushfstring(L, "interrupted: %d s of processor time without a request",
+                    LUASTATE_SPIN_SECONDS);
+    lua_error(L);
+    abort();
+}
+
 /* New coroutines inherit the hook of the one that creates them (lua_newthread), so arming it once
  * on the main state, before anything runs, arms it on all. */
 static void on_count(lua_State *L, lua_Debug *ar) {
     (void)ar;
     if (cpu_ns() - turn_start > (int64_t)LUASTATE_SPIN_SECONDS * 1000000000)
-        luaL_error(L, "interrupted: ran for %d s of processor time without a request",
-                   LUASTATE_SPIN_SECONDS);
+        interrupted(L);
 }
 
 lua_State *luastate_open(void) {

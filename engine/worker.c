@@ -11,8 +11,10 @@
 #include <lauxlib.h>
 #include <lualib.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -109,6 +111,19 @@ static int raw_clock(lua_State *L) {
     return 1;
 }
 
+/* raw.random() -> 32 hexadecimal digits of the kernel's random numbers. Lua's own generator is
+ * seeded alike in workers forked in one second, and a box must not guess a run's nonce. */
+static int raw_random(lua_State *L) {
+    unsigned char bytes[16];
+    char text[2 * sizeof(bytes) + 1];
+    if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t)sizeof(bytes))
+        return luaL_error(L, "getrandom failed");
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    lua_pushlstring(L, text, 2 * sizeof(bytes));
+    return 1;
+}
+
 /* raw.traceback(thread or nil, message) -> text */
 static int raw_traceback(lua_State *L) {
     lua_State *of = lua_isthread(L, 1) ? lua_tothread(L, 1) : L;
@@ -131,6 +146,7 @@ static void push_raw(lua_State *L, lua_CFunction open_cjson) {
     static const luaL_Reg functions[] = {{"send", raw_send},
                                          {"recv", raw_recv},
                                          {"clock", raw_clock},
+                                         {"random", raw_random},
                                          {"traceback", raw_traceback},
                                          {NULL, NULL}};
     luaL_newlib(L, functions);

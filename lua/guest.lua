@@ -10,7 +10,7 @@ local LINE_LIMIT = 16000
 
 --- Fresh hexadecimal digits: a run's nonce, a listener's token.
 function guest.nonce()
-    return ("%016x%016x"):format(math.random(0), math.random(0))
+    return engine.random()
 end
 
 --- One SPEC argument.

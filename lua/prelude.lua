@@ -3,6 +3,7 @@
 --   raw.send(op, ...) -> id          write one request
 --   raw.recv() -> id, status, ...    wait for one reply (blocking)
 --   raw.clock() -> seconds           CLOCK_MONOTONIC
+--   raw.random() -> 32 hex digits    from the kernel
 --   raw.traceback(thread, message)   as debug.traceback
 --   raw.cjson                        the lua-cjson module
 -- It builds the environment that scripts and probes see (an allow-list with strict globals), runs
@@ -162,6 +163,9 @@ end
 
 -- Seconds of a clock that never jumps, as a float.
 engine.clock = raw.clock
+
+-- 32 fresh hexadecimal digits that nobody can guess: nonces and tokens.
+engine.random = raw.random
 
 -- The name of the last operation asked for: what an error report names.
 function engine.last()
@@ -324,11 +328,12 @@ end
 
 local task = spawn(function()
     local failed
-    local ok = xpcall(main, function(message)
+    local ok, message = xpcall(main, function(message)
         failed = raw.traceback(nil, tostring(message))
+        return failed
     end)
-    if not ok then
-        engine.call("fail", failed or "error in error handling", last_op)
+    if not ok then -- for want of memory Lua does not call the handler
+        engine.call("fail", failed or tostring(message), last_op)
     end
 end)
 pump(task)
