@@ -151,9 +151,14 @@ function box.question(spec)
     return "timeout -k 2 6 " .. BY_HAND[spec.proto]:format(spec.to, spec.port)
 end
 
---- The command that asks the same in a box like this one.
+--- The command that runs some words in a box like this one.
+function Box:by_hand_text(words)
+    return ("incus exec %s -T -n --project %s -- %s"):format(self.name, self.project, words)
+end
+
+--- The command that asks what one attempt asked, in a box like this one. @param spec as of guest.spec
 function Box:by_hand(spec)
-    return ("incus exec %s -T -n --project %s -- %s"):format(self.name, self.project, box.question(spec))
+    return self:by_hand_text(box.question(spec))
 end
 
 return box

@@ -24,20 +24,21 @@ local function has_root(profile)
 end
 
 --- What every box of this run is made from: asked of the host once and then passed to mint.create.
--- @return { type, server, alias, profiles, devices }; or nil, message, code when the contract's profile
---   cannot be read
+-- @return { type, server, alias, profiles }; or nil, message, code when the contract's profile cannot be
+--   read or brings no root disk
 function mint.recipe()
     local data = contract.load()
     local profile, why, code = incus.profile(data.project, data.profile.name)
     if not profile then
         return nil, ("profile %s: %s"):format(data.profile.name, why), code
+    elseif not has_root(profile) then
+        return nil, ("profile %s brings no root disk (boxdrill setup.lua adds it)"):format(data.profile.name), "ENODEV"
     end
     return {
         type = host.instance_type(data),
         server = data.image.server,
         alias = data.image.alias,
         profiles = { data.profile.name },
-        devices = not has_root(profile) and { root = { type = "disk", path = "/", pool = data.pool } } or nil,
     }
 end
 
@@ -150,6 +151,7 @@ function mint.delete(project, name)
     elseif not incus.missing(code) then
         return nil, ("%s: whether it is gone cannot be seen: %s"):format(name, message), code
     end
+    engine.call("made.gone", "instance", project, name)
     return true
 end
 

@@ -1,5 +1,6 @@
 --- The kernel's nftables ruleset as data, and questions about it. Reads only.
 local cjson = require "cjson"
+local inet = require "inet"
 
 local nft = {}
 
@@ -105,37 +106,81 @@ function nft.base_chains(ruleset, family, name, hook)
     return out
 end
 
---- The verdict a rule ends in, or nil. @return "drop", "accept", ...
-function nft.verdict(rule)
-    for _, part in ipairs(rule.statements) do
-        if part.verdict then
-            return part.verdict
-        end
+-- Whether one element of a match's right side holds a packet's value.
+local function holds_one(element, value)
+    if type(element) ~= "table" then
+        local text = tostring(math.tointeger(element) or element)
+        local prefix = text:match("^(.*)%*$")
+        return text == tostring(value) or prefix ~= nil and tostring(value):sub(1, #prefix) == prefix
+    elseif element.prefix then
+        return inet.within(tostring(value), ("%s/%d"):format(element.prefix.addr, element.prefix.len))
+    elseif element.range then
+        local low, high, number = tonumber(element.range[1]), tonumber(element.range[2]), tonumber(value)
+        return low ~= nil and high ~= nil and number ~= nil and low <= number and number <= high
     end
-    return nil
+    return false
 end
 
---- What a rule's match on one thing compares with.
--- @param what "meta iifname", "tcp dport", ...
--- @return the JSON value (text, number, or a table such as a set), op; or nil when it has no such match
-function nft.match(rule, what)
-    for _, part in ipairs(rule.statements) do
-        if part.match == what then
-            return part.value, part.op
+local function holds(right, value)
+    local elements = type(right) == "table" and (right.set or (#right > 0 and right)) or { right }
+    for _, element in ipairs(elements) do
+        if holds_one(element, value) then
+            return true
         end
     end
-    return nil
+    return false
 end
 
---- How many matches a rule has: a rule with none takes everything.
-function nft.match_count(rule)
-    local count = 0
+-- Whether a packet has what a match asks for; false where the packet does not say.
+local function matches(part, packet)
+    local value = packet[part.match]
+    if value == nil then
+        return false
+    end
+    local held = holds(part.value, value)
+    if part.op == "!=" then
+        return not held
+    end
+    return held
+end
+
+-- Whether every match of a rule holds, and the verdict it then has.
+local function rule_verdict(rule, packet)
+    local verdict = nil
     for _, part in ipairs(rule.statements) do
-        if part.match or part.other == "vmap" then
-            count = count + 1
+        if part.match and not matches(part, packet) then
+            return nil
+        end
+        verdict = verdict or part.verdict
+    end
+    return verdict
+end
+
+--- What a chain does with a packet. Jumps are not followed: a chain of ours has none.
+-- @param chain as of nft.chain
+-- @param packet what the packet is, by match: { ["meta iifname"] = "boxnet", ["ip daddr"] = "10.88.0.1",
+--   ["udp dport"] = 53 }; a match on anything it does not name does not hold
+-- @return "accept", "drop" or "reject"
+function nft.evaluate(chain, packet)
+    for _, rule in ipairs(chain.rules) do
+        local verdict = rule_verdict(rule, packet)
+        if verdict == "accept" or verdict == "drop" or verdict == "reject" then
+            return verdict
         end
     end
-    return count
+    return chain.policy or "accept"
+end
+
+--- What a table does with a packet on a hook: the first of its base chains there that does not accept it.
+-- @return "accept", "drop" or "reject"
+function nft.verdict(ruleset, family, name, hook, packet)
+    for _, chain in ipairs(nft.base_chains(ruleset, family, name, hook)) do
+        local verdict = nft.evaluate(chain, packet)
+        if verdict ~= "accept" then
+            return verdict
+        end
+    end
+    return "accept"
 end
 
 return nft

@@ -16,9 +16,7 @@ local function main()
     for i = 1, made.n - 2, 3 do
         local kind, project, name = made[i], made[i + 1], made[i + 2]
         local gone, why = remove(kind, project, name)
-        if gone then
-            engine.call("made.gone", kind, project, name)
-        else
+        if not gone then
             left[#left + 1] = why
         end
     end

@@ -1,15 +1,14 @@
---- Probes alone: `boxdrill run ID...` or `boxdrill ./my_probe.lua`. As many boxes as they need.
+--- Probes alone: `boxdrill run ID...` or `boxdrill run ./FILE...`. As many boxes as they need.
 local options = require "options"
 local report = require "report"
 local session = require "session"
 
 local USAGE = 2
 local HELP = [[
-usage: boxdrill run [options] ID...
-       boxdrill ./my_probe.lua [options]
+usage: boxdrill run [options] ID|./FILE...
 
-Runs the named probes (boxdrill list says which there are) with as many boxes of their own as
-they need.
+Runs the named probes (boxdrill list says which there are), or those in files of your own, with
+as many boxes of their own as they need.
 
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP
@@ -18,24 +17,6 @@ local KNOWN = { help = "flag", ["keep-boxes"] = "flag" }
 local function usage(message)
     report.say(message, "red")
     engine.call("exit", USAGE)
-end
-
--- The probes of these ids; nil, message when there is none of one of them.
-local function chosen(probes, ids)
-    local out = {}
-    for _, id in ipairs(ids) do
-        local found = nil
-        for _, probe in ipairs(probes) do
-            if probe.id == id then
-                found = probe
-            end
-        end
-        if not found then
-            return nil, ("no probe '%s' (see: boxdrill list)"):format(id)
-        end
-        out[#out + 1] = found
-    end
-    return out
 end
 
 local function phases_of(probes)
@@ -63,14 +44,8 @@ local function measure(probes, keep)
     return results
 end
 
-local function run(found, ids)
-    local probes, why = session.probes()
-    if #ids > 0 then
-        probes, why = chosen(probes, ids)
-    end
-    if not probes then
-        return usage(why)
-    end
+local function run(found, files)
+    local probes = session.probes(files)
     local boxes = session.boxes_needed(probes)
     if boxes > 0 and engine.call("confirm", ("Mint %d boxes for %d probes?"):format(boxes, #probes)) ~= "1" then
         return usage("not agreed to: nothing was done (--yes agrees beforehand)")
@@ -90,14 +65,16 @@ local function run(found, ids)
 end
 
 local function main(...)
-    local ok, found, ids = pcall(options.parse, KNOWN, ...)
+    local ok, found, files = pcall(options.parse, KNOWN, ...)
     if not ok then
         return usage(found)
     elseif found.help then
         return report.say(HELP)
+    elseif #files == 0 then
+        return usage("run wants the ids of probes (boxdrill list says which there are)")
     end
     engine.call("grant", "probes")
-    run(found, ids)
+    run(found, files)
 end
 
 main(...)

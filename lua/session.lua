@@ -18,30 +18,36 @@ session.OPTIONS_HELP = [[
   --site FILE      the site's changes to the contract
 ]]
 
---- Loads every probe file.
--- @return array of probes { file, id, title, audit, phase, boxes }; those that cannot be loaded have
---   `broken`, the reason, and the file's name as their id
-function session.probes()
-    local files = table.pack(engine.call("probe.files"))
-    if not files[1] and files.n > 1 then
-        error("no probes: " .. tostring(files[2]), 0)
+-- One probe as its own worker declares it.
+local function load_one(file)
+    local metadata, why = engine.call("probe.load", file)
+    if not metadata then
+        return { file = file, id = file, title = "could not be loaded", phase = "?", boxes = 0, broken = why }
     end
-    local out = task.map(files, function(file)
-        local metadata, why = engine.call("probe.load", file)
-        if not metadata then
-            return { file = file, id = file, title = "could not be loaded", phase = "?", boxes = 0, broken = why }
+    local meta = cjson.decode(metadata)
+    return {
+        file = file,
+        id = meta.id,
+        title = meta.title,
+        audit = meta.audit,
+        phase = meta.id:sub(1, 1):upper(),
+        boxes = math.tointeger(meta.boxes),
+        needs = meta.needs or {},
+    }
+end
+
+--- Loads probes, each in a worker of its own.
+-- @param files names of installed probes, or of the operator's own files; all installed ones if left out
+-- @return array, by id, of probes { file, id, title, audit, phase, boxes, needs }; one that cannot be
+--   loaded has `broken`, the reason, and the file's name as its id
+function session.probes(files)
+    if not files then
+        files = table.pack(engine.call("probe.files"))
+        if not files[1] and files.n > 1 then
+            error("no probes: " .. tostring(files[2]), 0)
         end
-        local meta = cjson.decode(metadata)
-        return {
-            file = file,
-            id = meta.id,
-            title = meta.title,
-            audit = meta.audit,
-            phase = meta.id:sub(1, 1):upper(),
-            boxes = math.tointeger(meta.boxes),
-            needs = meta.needs or {},
-        }
-    end)
+    end
+    local out = task.map(files, load_one)
     table.sort(out, function(a, b)
         return a.id < b.id
     end)
@@ -89,9 +95,15 @@ local function not_run(probe, why)
     }
 end
 
+-- The evidence of a probe's own worker; the broker's word (`message`) where that did not end well.
 local function evidence_of(text)
     local ok, evidence = pcall(cjson.decode, text or "")
-    return ok and type(evidence) == "table" and evidence or {}
+    if not ok or type(evidence) ~= "table" then
+        return {}
+    elseif evidence.message then
+        return { observations = { { verdict = "ERROR", what = tostring(evidence.message) } } }
+    end
+    return evidence
 end
 
 -- Runs one probe with its boxes, waits for its verdict.

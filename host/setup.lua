@@ -1,0 +1,328 @@
+--- Converges this host to the contract: ACL, network, profile, firewall. What is already so is left alone,
+-- and every change is said before it is made. With boxes attached that are not this run's it refuses, before it
+-- touches anything: a changed network is pushed onto every live NIC.
+local contract = require "contract"
+local firewall = require "firewall"
+local incus = require "incus"
+local nft = require "nft"
+local options = require "options"
+local report = require "report"
+
+local USAGE, UNSURE, REFUSED = 2, 3, 4
+local HELP = [[
+usage: boxdrill setup.lua [options]
+
+Converges this host to the contract: the boxes' network with its resolver pin, the network ACL,
+the profile, and the host's firewall rules. The storage pool must exist.
+
+  --dry-run        say what would be changed, change nothing
+  --force          change it with instances attached, too
+  --yes            ask nothing
+  --site FILE      the site's changes to the contract
+
+Exit status: 0 the host is as the contract says; 2 usage, consent or privilege missing; 3 a change
+did not take; 4 refused: instances are attached (they are listed).
+]]
+local KNOWN = { help = "flag", force = "flag", ["dry-run"] = "flag" }
+
+local function finish(code, message, style)
+    report.say(message, style)
+    engine.call("exit", code)
+end
+
+-- Reads a thing that may be missing: false when it is, and an error when it cannot be known.
+local function read(what, found, etag_or_why, code)
+    if found then
+        return found, etag_or_why
+    elseif incus.missing(code) then
+        return false
+    end
+    error(("%s: %s"):format(what, etag_or_why), 0)
+end
+
+-- A value for people: one line, a word for nothing.
+local function shown(value)
+    if value == nil or value == "" then
+        return "not set"
+    end
+    return (value:gsub("\n", "; "))
+end
+
+-- Lays `wanted` over `actual`. Returns the new map and a line for each difference.
+local function lay_over(prefix, wanted, actual)
+    local out, lines = {}, {}
+    for key, value in pairs(actual) do
+        out[key] = value
+    end
+    for _, key in ipairs(contract.sorted_keys(wanted)) do
+        if (actual[key] or "") ~= wanted[key] then
+            lines[#lines + 1] = ("%s%s: %s -> %s"):format(prefix, key, shown(actual[key]), shown(wanted[key]))
+            out[key] = wanted[key]
+        end
+    end
+    return out, lines
+end
+
+-- Each planned change: a title, lines that say what becomes what, and the function that makes it.
+
+local function plan_network(data)
+    local wanted = data.network
+    local found, etag = read("network " .. wanted.name, incus.network(data.project, wanted.name))
+    if not found then
+        return {
+            title = ("network %s: create"):format(wanted.name),
+            lines = select(2, lay_over("", wanted.config, {})),
+            apply = function()
+                return incus.create_network(data.project, wanted.name, "", wanted)
+            end,
+        }
+    end
+    local config, lines = lay_over("", wanted.config, found.config or {})
+    return {
+        title = ("network %s: change"):format(wanted.name),
+        lines = lines,
+        apply = function()
+            return incus.put_network(data.project, wanted.name, etag,
+                { description = found.description, config = config })
+        end,
+    }
+end
+
+local RULE_KEYS = {
+    "action", "source", "destination", "protocol", "source_port", "destination_port", "icmp_type",
+    "icmp_code", "state",
+}
+
+-- A rule as one line; two rules that do the same give the same line.
+local function rule_text(rule)
+    local parts = {}
+    for _, key in ipairs(RULE_KEYS) do
+        if rule[key] and rule[key] ~= "" then
+            parts[#parts + 1] = ("%s=%s"):format(key, rule[key])
+        end
+    end
+    return table.concat(parts, " ")
+end
+
+local function with_state(rules)
+    local out = {}
+    for i, rule in ipairs(rules) do
+        out[i] = { state = "enabled" }
+        for key, value in pairs(rule) do
+            out[i][key] = value
+        end
+    end
+    return out
+end
+
+-- A line for each rule that is too many and each that is missing.
+local function compare_rules(direction, wanted, actual)
+    local have, lines = {}, {}
+    for _, rule in ipairs(actual) do
+        have[rule_text(rule)] = true
+    end
+    for _, rule in ipairs(wanted) do
+        local text = rule_text(rule)
+        if not have[text] then
+            lines[#lines + 1] = ("%s: add %s"):format(direction, text)
+        end
+        have[text] = nil
+    end
+    for _, text in ipairs(contract.sorted_keys(have)) do
+        lines[#lines + 1] = ("%s: remove %s"):format(direction, text)
+    end
+    return lines
+end
+
+local function plan_acl(data)
+    local wanted = {
+        description = data.acl.description,
+        egress = with_state(data.acl.egress),
+        ingress = with_state(data.acl.ingress),
+    }
+    local name = data.acl.name
+    local found, etag = read("ACL " .. name, incus.acl(data.project, name))
+    local lines = compare_rules("egress", wanted.egress, found and found.egress or {})
+    local ingress = compare_rules("ingress", wanted.ingress, found and found.ingress or {})
+    table.move(ingress, 1, #ingress, #lines + 1, lines)
+    if not found then
+        return {
+            title = ("ACL %s: create"):format(name),
+            lines = lines,
+            create = true,
+            apply = function()
+                return incus.create_acl(data.project, name, "", wanted)
+            end,
+        }
+    end
+    wanted.description, wanted.config = found.description, found.config
+    return {
+        title = ("ACL %s: change"):format(name),
+        lines = lines,
+        apply = function()
+            return incus.put_acl(data.project, name, etag, wanted)
+        end,
+    }
+end
+
+local function plan_profile(data)
+    local wanted = data.profile
+    local found, etag = read("profile " .. wanted.name, incus.profile(data.project, wanted.name))
+    local devices, lines = {}, {}
+    for name, device in pairs(found and found.devices or {}) do
+        devices[name] = device
+    end
+    for _, name in ipairs(contract.sorted_keys(wanted.devices)) do
+        local more
+        devices[name], more = lay_over(name .. " ", wanted.devices[name], devices[name] or {})
+        table.move(more, 1, #more, #lines + 1, lines)
+    end
+    if not found then
+        return {
+            title = ("profile %s: create"):format(wanted.name),
+            lines = lines,
+            create = true,
+            apply = function()
+                return incus.create_profile(data.project, wanted.name, "", wanted)
+            end,
+        }
+    end
+    return {
+        title = ("profile %s: change"):format(wanted.name),
+        lines = lines,
+        apply = function()
+            return incus.put_profile(data.project, wanted.name, etag,
+                { description = found.description, config = found.config, devices = devices })
+        end,
+    }
+end
+
+local function apply_firewall(data)
+    local ibrname = engine.call("nft.supports", "ibrname") or "0"
+    local state, value, _, _, _, stderr = engine.call("firewall.apply", data.firewall.table, data.network.name,
+        data.gateway, data.subnet, ibrname)
+    if not state then
+        return nil, value
+    elseif state ~= "exit" or value ~= "0" then
+        return nil, ("nft: %s %s: %s"):format(state, value, stderr)
+    end
+    return true
+end
+
+local function plan_firewall(data)
+    local ruleset, why = nft.ruleset()
+    if not ruleset then
+        error("the firewall's rules: " .. why, 0)
+    end
+    return {
+        title = ("firewall tables inet %s and bridge %s: write"):format(data.firewall.table, data.firewall.table),
+        lines = firewall.missing(ruleset, data),
+        apply = function()
+            return apply_firewall(data)
+        end,
+    }
+end
+
+-- What is to be changed, in the order in which it can be.
+local function plan(data)
+    local out = {}
+    for _, change in ipairs { plan_acl(data), plan_network(data), plan_profile(data), plan_firewall(data) } do
+        if change.create or #change.lines > 0 then
+            out[#out + 1] = change
+        end
+    end
+    return out
+end
+
+-- The instances whose NICs are on the contract's network, in all projects.
+local function attached(data)
+    local instances, why = incus.instances("*")
+    if not instances then
+        error("the instances: " .. why, 0)
+    end
+    local out = {}
+    for _, instance in ipairs(instances) do
+        for _, device in pairs(instance.expanded_devices or {}) do
+            if device.type == "nic" and (device.network == data.network.name or device.parent == data.network.name) then
+                out[#out + 1] = ("%s (project %s, %s)"):format(instance.name, instance.project, instance.status)
+                break
+            end
+        end
+    end
+    table.sort(out)
+    return out
+end
+
+local function say_plan(changes)
+    for _, change in ipairs(changes) do
+        report.say(change.title, "bold")
+        for _, line in ipairs(change.lines) do
+            report.say("  " .. line)
+        end
+    end
+end
+
+-- Makes the changes. Returns whether all were made.
+local function apply(changes)
+    for _, change in ipairs(changes) do
+        local done, why = change.apply()
+        if not done then
+            finish(UNSURE, ("%s: %s"):format(change.title, why), "red")
+            return false
+        end
+        report.say(change.title .. ": done", "green")
+    end
+    return true
+end
+
+-- Reads everything again: a change that did not take is no change.
+local function verify(data)
+    local left = plan(data)
+    if #left > 0 then
+        report.say("this is still not as the contract says:", "red")
+        say_plan(left)
+        return engine.call("exit", UNSURE)
+    end
+    report.say("The host is as the contract says.", "green")
+end
+
+local function refuse(names)
+    finish(REFUSED, "refused: these instances are on the network, and a change reaches every live NIC of it "
+        .. "(--force changes it all the same):\n  " .. table.concat(names, "\n  "), "red")
+end
+
+local function converge(found)
+    local data = contract.load()
+    local changes = plan(data)
+    if #changes == 0 then
+        return report.say("The host is as the contract says: nothing to change.", "green")
+    end
+    say_plan(changes)
+    if found["dry-run"] then
+        return
+    end
+    local names = attached(data)
+    if #names > 0 and not found.force then
+        return refuse(names)
+    elseif engine.call("confirm", "Make these changes?") ~= "1" then
+        return finish(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)", "red")
+    end
+    engine.call("grant", "setup")
+    if apply(changes) then
+        verify(data)
+    end
+end
+
+local function main(...)
+    local ok, found, rest = pcall(options.parse, KNOWN, ...)
+    if not ok then
+        return finish(USAGE, found, "red")
+    elseif found.help then
+        return report.say(HELP)
+    elseif rest[1] then
+        return finish(USAGE, ("setup.lua takes no '%s' (see --help)"):format(rest[1]), "red")
+    end
+    converge(found)
+end
+
+main(...)

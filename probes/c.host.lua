@@ -1,0 +1,53 @@
+-- The host, on every address it holds: open and closed ports over TCP and UDP, and ICMP. Nothing arrives,
+-- save DNS and DHCP at the box's own gateway.
+local host = require "host"
+local isolated = require "isolated"
+local targets = require "targets"
+
+local CLAUSE = "a box reaches nothing on its host, save DNS and DHCP at its gateway"
+
+-- Whether silence on that protocol proves something at one target at least.
+local function has_listener(list, proto)
+    for _, target in ipairs(list) do
+        if target.listener and target.spec.proto == proto then
+            return true
+        end
+    end
+    return false
+end
+
+local function demand_listeners(t, list)
+    for _, proto in ipairs { "tcp", "udp" } do
+        if not has_listener(list, proto) then
+            t:suspect(("no %s listener is known on the host: silence proves nothing there"):format(proto), {
+                clause = CLAUSE,
+                reason = "name one in the site's `listeners`; it must answer the host itself",
+            })
+        end
+    end
+end
+
+return {
+    id = "c.host",
+    title = "a box cannot reach its host, on any of its addresses",
+    audit = "A2",
+    needs = { "box.exec", "host.connect" },
+    boxes = 1,
+    run = function(t, box)
+        local me, why = box:identity()
+        if not me then
+            return t:error(box.label .. " could not be asked who it is: " .. why)
+        elseif not me.address then
+            return t:suspect(box.label .. " has no address on the boxes' network", { clause = CLAUSE })
+        end
+        local addresses
+        addresses, why = host.addresses()
+        if not addresses then
+            return t:error("the host's addresses: " .. why)
+        end
+        local list = targets.host(t.contract, addresses, me.link)
+        isolated.verify(host, list)
+        demand_listeners(t, list)
+        t:isolated { source = box, targets = list, clause = CLAUSE }
+    end,
+}

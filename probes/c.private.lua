@@ -1,0 +1,49 @@
+-- Every forbidden range: private networks, link-local with the metadata address, CGNAT. A range is judged
+-- where somebody is known to answer, seen from the host just before.
+local contract = require "contract"
+local host = require "host"
+local isolated = require "isolated"
+local targets = require "targets"
+
+local CLAUSE = "a box reaches no private, link-local or CGNAT address"
+
+-- The ranges in which nobody answers the host.
+local function blind_ranges(t, list)
+    local seen = {}
+    for _, target in ipairs(list) do
+        seen[target.range] = seen[target.range] or target.listener
+    end
+    for _, range in ipairs(contract.sorted_keys(t.contract.forbidden)) do
+        if not seen[range] then
+            t:suspect(("nobody is known to answer in %s: silence proves nothing there"):format(range), {
+                clause = CLAUSE,
+                reason = "name a listener there in the site's `listeners`; it must answer the host",
+            })
+        end
+    end
+end
+
+return {
+    id = "c.private",
+    title = "a box cannot reach private, link-local and CGNAT ranges",
+    audit = "A2",
+    needs = { "box.exec", "host.connect" },
+    boxes = 1,
+    run = function(t, box)
+        local me, why = box:identity()
+        if not me then
+            return t:error(box.label .. " could not be asked who it is: " .. why)
+        elseif not me.address then
+            return t:suspect(box.label .. " has no address on the boxes' network", { clause = CLAUSE })
+        end
+        local addresses
+        addresses, why = host.addresses()
+        if not addresses then
+            return t:error("the host's addresses: " .. why)
+        end
+        local list = targets.forbidden(t.contract, addresses)
+        isolated.verify(host, list)
+        blind_ranges(t, list)
+        t:isolated { source = box, targets = list, clause = CLAUSE }
+    end,
+}
