@@ -10,8 +10,8 @@ local function network(t)
     if not found then
         return t:error(("network %s: %s"):format(data.network.name, why))
     end
-    local value = found.config and found.config[KEY] or ""
-    t:expect(value == "none", ("network %s: %s is %s"):format(data.network.name, KEY, value == "" and "not set" or value), {
+    local value = found.config and found.config[KEY] or "not set"
+    t:expect(value == "none", ("network %s: %s is %s"):format(data.network.name, KEY, value), {
         clause = CLAUSE,
         seen = value,
         by_hand = ("incus network get --project %s %s %s"):format(data.project, data.network.name, KEY),

@@ -15,7 +15,8 @@ local function questions(t, sibling, address)
         for _, name in ipairs { sibling.name, sibling.name .. "." .. t.contract.network.domain } do
             out[#out + 1] = { server = server, proto = proto, name = name, kind = "A" }
         end
-        out[#out + 1] = { server = server, proto = proto, name = inet.reverse(address), kind = "PTR", address = address }
+        local reverse = inet.reverse(address)
+        out[#out + 1] = { server = server, proto = proto, name = reverse, kind = "PTR", address = address }
     end
     return out
 end
@@ -90,7 +91,9 @@ local function run(t, box, sibling)
     local queries = questions(t, sibling, theirs.address)
     local results = ask_once(t, box, queries) or ask_once(t, box, queries)
     if not results then
-        return t:suspect("the gateway's resolver does not resolve a public name: it resolves nobody", { clause = CLAUSE })
+        return t:suspect("the gateway's resolver does not resolve a public name: it resolves nobody", {
+            clause = CLAUSE,
+        })
     end
     for _, result in ipairs(results) do
         observe(t, box, sibling, theirs.address, result)
