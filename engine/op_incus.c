@@ -91,7 +91,7 @@ static bool safe_dnsmasq(struct slice value) {
     for (char *line = ok ? strtok_r(text, "\n", &save) : NULL; line && ok;
          line = strtok_r(NULL, "\n", &save)) {
         const char *rest = strncmp(line, "server=", 7) == 0 ? line + 7 : NULL;
-        ok = strcmp(line, "no-resolv") == 0 ||
+        ok = strcmp(line, "no-resolv") == 0 || strcmp(line, "dhcp-ignore-names") == 0 ||
              (rest && *rest && rest[strspn(rest, "0123456789abcdefABCDEF.:/#")] == 0);
     }
     free(text);
@@ -108,7 +108,7 @@ static const char *forbidden_key(struct slice section, struct slice key, struct 
                                            "security.syscalls", "bridge.external", "linux.",
                                            "cloud-init.", "environment.", "boot.host_"};
     if (slice_is(section, "config") && slice_is(key, "raw.dnsmasq"))
-        return safe_dnsmasq(value) ? NULL : "raw.dnsmasq may hold no-resolv and server= lines only";
+        return safe_dnsmasq(value) ? NULL : "raw.dnsmasq may hold no-resolv, dhcp-ignore-names and server= lines only";
     for (size_t i = 0; slice_is(section, "config") && i < sizeof(prefixes) / sizeof(*prefixes); i++)
         if (starts(key, prefixes[i]))
             return "that key is not set by boxdrill";

@@ -40,7 +40,9 @@ return {
             ["ipv4.nat"] = "true",
             ["ipv6.address"] = "none",
             ["dns.mode"] = "none",
-            ["raw.dnsmasq"] = "no-resolv\n$resolvers",
+            -- dns.mode=none alone is not enough: dnsmasq still answers for the host names that boxes
+            -- send with their DHCP requests, by name and by reverse lookup (measured by c.names).
+            ["raw.dnsmasq"] = "no-resolv\ndhcp-ignore-names\n$resolvers",
             ["security.acls"] = "$acl",
             ["security.acls.default.egress.action"] = "allow",
             ["security.acls.default.ingress.action"] = "drop",

@@ -122,7 +122,7 @@ end
 
 local function print_text(result)
     engine.call("print", STYLE[result.verdict], ("%-8s"):format(result.verdict),
-        "plain", (" %-11s %-56s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
+        "plain", (" %-11s %-62s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
     if result.verdict == "PASS" then
         return
     end
