@@ -210,13 +210,6 @@ static int exit_status(void) {
     return status >= 0 ? status : STATUS_OK;
 }
 
-/* The client's configuration folder (job_environment): the client makes it, empty. */
-static void remove_run_folder(void) {
-    char path[64];
-    snprintf(path, sizeof(path), "/run/boxdrill-%s", run_id);
-    rmdir(path);
-}
-
 int broker_run(const char *chunk, char *source, bool shipped) {
     take_signals();
     struct worker *w =
@@ -232,7 +225,7 @@ int broker_run(const char *chunk, char *source, bool shipped) {
     revert();
     if (run.revert_failed)
         tell_leftovers();
-    remove_run_folder();
+    job_remove_folder();
     output_finish();
     return exit_status();
 }

@@ -2,10 +2,12 @@
 #include "job.h"
 
 #include <errno.h>
+#include <ftw.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct job {
     struct job *next;
@@ -17,12 +19,42 @@ struct job {
 
 static struct job *jobs;
 
+static const char *run_folder(void) {
+    static char path[32];
+    snprintf(path, sizeof(path), "/run/boxdrill-%s", run_id);
+    return path;
+}
+
 char *const *job_environment(void) {
     static char conf[64];
     static char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
                                   "HOME=/root", "LC_ALL=C", "TERM=dumb", conf, NULL};
-    snprintf(conf, sizeof(conf), "INCUS_CONF=/run/boxdrill-%s", run_id);
+    snprintf(conf, sizeof(conf), "INCUS_CONF=%s", run_folder());
     return environment;
+}
+
+void job_make_folder(void) {
+    char path[64];
+    if (!options.root || mkdir(run_folder(), 0700) < 0)
+        return;
+    snprintf(path, sizeof(path), "%s/config.yml", run_folder());
+    FILE *f = fopen(path, "wxe");
+    if (f) {
+        fputs("{}\n", f);
+        fclose(f);
+    }
+}
+
+static int remove_entry(const char *path, const struct stat *s, int type, struct FTW *at) {
+    (void)s;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
+void job_remove_folder(void) {
+    if (options.root)
+        nftw(run_folder(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void unlink_job(struct job *j) {

@@ -27,6 +27,11 @@ void job_reply(struct request *r, const struct exec_result *result, int error);
  * folder, which lives in the run's own. */
 char *const *job_environment(void);
 
+/* Makes the folder that INCUS_CONF names, with an empty configuration in it: without one the client
+ * greets its first user, and leaves files in root's home. Root only; else nothing is done. */
+void job_make_folder(void);
+void job_remove_folder(void);
+
 /* Ends what a killed supervisor left to the broker (supervise_end_strangers). */
 void job_end_strangers(void);
 /* Ends every job; returns how many are still there. */

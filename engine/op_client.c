@@ -77,6 +77,7 @@ static void run_form(struct request *r, const char *const *words) {
     for (unsigned i = 0; ok && i < 12 && words[i]; i++)
         ok = add_word(r, words[i], argv, &n);
     if (ok) {
+        job_make_folder();
         broker_changing(1);
         job_run(r, argv, NULL, CLIENT_MS, on_done);
     }

@@ -1,0 +1,23 @@
+#!/bin/bash
+# One linter over the whole tree: lint.sh clang-format|clang-tidy|cppcheck|luacheck|shellcheck BUILD
+set -euo pipefail
+tool=$1 build=$2
+
+# files PATTERN...: tracked and new ones alike, so that a new file is not missed.
+files() { git ls-files --cached --others --exclude-standard -- "$@"; }
+mapfile -t c < <(files '*.c' '*.h')
+mapfile -t sources < <(files 'engine/*.c' 'tests/unit/*.c')
+mapfile -t lua < <(files '*.lua')
+mapfile -t shell < <(files '*.sh' | xargs grep -lE '' && files | xargs grep -lE -m1 '^#!.*(bash|/sh)' | grep -v '\.sh$')
+[ "${#c[@]}" -gt 0 ] && [ "${#lua[@]}" -gt 0 ] && [ "${#shell[@]}" -gt 0 ] || { echo "lint: no files"; exit 1; }
+
+case $tool in
+clang-format) clang-format --dry-run -Werror "${c[@]}" ;;
+clang-tidy) printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 4 clang-tidy --quiet -p "$build" --warnings-as-errors='*' 2>&1 | grep -vE '^[0-9]+ warnings? generated|^Suppressed|^Use -header' || true
+    exit "${PIPESTATUS[1]}" ;;
+cppcheck) cppcheck --quiet --error-exitcode=1 --std=c11 --enable=warning,performance,portability --inline-suppr \
+    --suppress=missingIncludeSystem -I engine "${sources[@]}" ;;
+luacheck) luacheck --quiet "${lua[@]}" ;;
+shellcheck) shellcheck -x "${shell[@]}" ;;
+*) echo "lint: no tool '$tool'" >&2 && exit 2 ;;
+esac
