@@ -15,6 +15,7 @@ enum {
     CREATE_MS = 600000, /* the first one may download the image */
     STATE_MS = 120000,
     FILE_MS = 30000,
+    PUSH_AGAIN_MS = 20, /* another worker's push is under way */
     EXEC_SLACK_MS = 10000, /* beyond the guest's own deadline, before we give up on it */
     GUEST_MAX = 4 << 20,
 };
@@ -139,17 +140,59 @@ void op_instance_delete(struct request *r) {
 
 /* -- the program in the box -------------------------------------------------------------------- */
 
-static void on_pushed(void *data, const struct incus_reply *reply) {
-    struct request *r = data;
-    char path[64];
-    if (incus_failed(r, reply))
+/* The boxes that have it, or are getting it. It is written once: while one worker's exec runs it,
+ * another worker's push would find it busy, or let a third run half of it. */
+struct pushed {
+    struct pushed *next;
+    char *project, *name;
+    bool done;
+};
+static struct pushed *pushed_list;
+
+static struct pushed **find_pushed(const struct request *r) {
+    struct pushed **p = &pushed_list;
+    while (*p && !(slice_is(arg(r, 0), (*p)->project) && slice_is(arg(r, 1), (*p)->name)))
+        p = &(*p)->next;
+    return p;
+}
+
+static void forget_pushed(const struct request *r) {
+    struct pushed **p = find_pushed(r), *gone = *p;
+    if (!gone)
         return;
+    *p = gone->next;
+    free(gone->project);
+    free(gone->name);
+    free(gone);
+}
+
+static void add_pushed(const struct request *r) {
+    struct pushed *p = malloc(sizeof(*p));
+    if (!p)
+        abort();
+    *p = (struct pushed){pushed_list, arg_text(r, 0), arg_text(r, 1), false};
+    pushed_list = p;
+}
+
+static void reply_pushed(struct request *r, long status, const char *body, size_t len) {
+    char path[64];
     guest_path(path);
     reply_begin(r);
-    reply_add_number(r, reply->status);
+    reply_add_number(r, status);
     reply_add_text(r, path);
-    reply_add(r, reply->body.data, reply->body.len);
+    reply_add(r, body, len);
     reply_send(r);
+}
+
+static void on_pushed(void *data, const struct incus_reply *reply) {
+    struct request *r = data;
+    struct pushed *p = *find_pushed(r);
+    if (p && reply->code == CURLE_OK && reply->status == 200)
+        p->done = true;
+    else
+        forget_pushed(r);
+    if (!incus_failed(r, reply))
+        reply_pushed(r, reply->status, reply->body.data, reply->body.len);
 }
 
 static char *files_path(struct request *r) {
@@ -157,6 +200,10 @@ static char *files_path(struct request *r) {
     guest_path(guest);
     snprintf(path, sizeof(path), "/1.0/instances/%%n/files?%%p&path=%s", guest);
     return incus_path(r, path);
+}
+
+static void push_again(void *data) {
+    op_instance_push(data);
 }
 
 /* instance.push PROJECT NAME. The content type matters: with another one Incus 6.0 makes an empty
@@ -171,6 +218,15 @@ void op_instance_push(struct request *r) {
                                           NULL};
     if (!ours(r))
         return;
+    const struct pushed *there = *find_pushed(r);
+    if (there && there->done) {
+        reply_pushed(r, 200, "{}", 2);
+        return;
+    }
+    if (there) {
+        timer_start(PUSH_AGAIN_MS, push_again, r);
+        return;
+    }
     size_t len = 0;
     char *program = read_file(options.guest, GUEST_MAX, &len);
     if (!program) {
@@ -178,6 +234,7 @@ void op_instance_push(struct request *r) {
         return;
     }
     char *path = files_path(r);
+    add_pushed(r);
     incus_send(&(struct incus_request){.method = "POST",
                                        .path = path,
                                        .body = program,
@@ -196,6 +253,7 @@ static void on_unpushed(void *data, const struct incus_reply *reply) {
 void op_instance_unpush(struct request *r) {
     if (!ours(r))
         return;
+    forget_pushed(r);
     char *path = files_path(r);
     incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
                on_unpushed, r);
