@@ -55,6 +55,11 @@ function Box:run(mode, nonce, ms, cap, arguments)
     return incus.exec(self.project, self.name, ms, cap, argv)
 end
 
+-- Why a run was lost, and what it said of that itself.
+local function with_stderr(why, result)
+    return result.stderr ~= "" and ("%s: %s"):format(why, result.stderr:sub(1, 200)) or why
+end
+
 --- Makes attempts, stage after stage, those of one stage side by side.
 -- @param stages array of arrays of specs as of guest.spec
 -- @return array of arrays like it: for tcp, udp and icmp a seen attempt (see outcome), for listen,
@@ -71,9 +76,7 @@ function Box:attempt(stages)
         why = "output lost: over the cap"
     else
         facts, why = guest.parse(result.stdout, nonce, count)
-        if not facts and result.stderr ~= "" then
-            why = why .. ": " .. result.stderr:sub(1, 200)
-        end
+        why = not facts and with_stderr(why, result) or nil
     end
     return guest.staged(facts, stages, why)
 end
@@ -114,7 +117,7 @@ function Box:info()
     local info
     info, why = guest.parse_info(result.stdout, nonce)
     if not info then
-        return nil, why, "ENODATA"
+        return nil, with_stderr(why, result), "ENODATA"
     end
     return info
 end
