@@ -120,43 +120,6 @@ left_nothing() {
     : >"$WORK/namespaces"
 }
 
-gone() {
-    local pid
-    for pid in /proc/[0-9]*; do
-        grep -qs 'boxdrill-lab[.]' "$pid/cgroup" && continue
-        readlink "$pid"/ns/{mnt,net,pid,uts,ipc,cgroup} 2>/dev/null
-    done | sort -u | grep -qxFf "$WORK/namespaces" && return 1
-    return 0
-}
-
-loop_gone() { [ ! -s "$WORK/loop" ] || ! losetup -n -l -O NAME,BACK-INO,BACK-MAJ:MIN | grep -qxFf "$WORK/loop"; }
-
-is_clean() {
-    machine_state >"$WORK/after"
-    cmp -s "$WORK/before" "$WORK/after" && namespaces_gone && loop_gone
-}
-
-left_nothing() {
-    local text=$1 try
-    # The kernel tears a namespace down behind its last process; give it a moment.
-    for try in 1 2 3 4 5; do
-        if is_clean; then break; fi
-        sleep 0.2
-    done
-    if is_clean; then
-        ok "$text"
-    else
-        { diff "$WORK/before" "$WORK/after"; namespaces_gone || echo "a namespace"; loop_gone || cat "$WORK/loop"; } >"$WORK/err"
-        not_ok "$text (looked $try times)"
-    fi
-    rm -f "$WORK/loop"
-    : >"$WORK/namespaces"
-}
-
-XX    { diff "$WORK/before" "$WORK/after"; namespaces_gone || echo "a namespace"; loop_gone || cat "$WORK/loop"; } >"$WORK/err"
-    not_ok "$text (looked $try times)"
-}
-
 gone() { ! [ -e "/proc/$1" ]; }
 until_gone() { local i; for ((i = 0; i < 100; i++)); do gone "$1" && return 0; sleep 0.05; done; return 1; }
 
