@@ -72,13 +72,13 @@ static const struct task_ops *ops_of(enum spec_proto proto) {
 }
 
 static void clear_if_done(struct task *task) {
-    if (!task->done || !task->ops)
+    if (!task->done || task->cleared)
         return;
     task->ops->clear(task);
     if (task->fd >= 0)
         close(task->fd);
     task->fd = -1;
-    task->ops = NULL;
+    task->cleared = true;
 }
 
 static void task_start(struct run *run, size_t i) {
@@ -172,7 +172,7 @@ static void print_stage(const struct run *run, unsigned stage) {
     line_end(&line);
 }
 
-static void run_all(struct run *run) {
+static void run_stages(struct run *run) {
     size_t first = 0;
     struct line line;
 
@@ -188,6 +188,22 @@ static void run_all(struct run *run) {
     line_begin(&line);
     line_add(&line, "end", "%zu", run->plan.count);
     line_end(&line);
+}
+
+static int run_all(struct run *run) {
+    run->epoll = epoll_create1(EPOLL_CLOEXEC);
+    run->tasks = calloc(run->plan.count, sizeof(struct task));
+    if (run->epoll >= 0 && run->tasks) {
+        run_stages(run);
+        close(run->epoll);
+        free(run->tasks);
+        return 0;
+    }
+    perror("boxdrill-guest");
+    if (run->epoll >= 0)
+        close(run->epoll);
+    free(run->tasks);
+    return 3;
 }
 
 /* The last bound, should the loop itself be at fault: SIGALRM kills, and the end line is
@@ -221,6 +237,7 @@ static void raise_fd_limit(void) {
 int mode_attempt(int count, char **args) {
     char why[256] = "no memory";
     struct run run = {.begun = clock_us()};
+    int r;
 
     if (plan_parse(&run.plan, count, args, why, sizeof(why))) {
         fprintf(stderr, "boxdrill-guest: %s\n", why);
@@ -229,15 +246,7 @@ int mode_attempt(int count, char **args) {
     }
     raise_fd_limit();
     set_alarm(&run.plan);
-    run.epoll = epoll_create1(EPOLL_CLOEXEC);
-    run.tasks = calloc(run.plan.count, sizeof(struct task));
-    if (run.epoll < 0 || !run.tasks) {
-        perror("boxdrill-guest");
-        return 3;
-    }
-    run_all(&run);
-    close(run.epoll);
-    free(run.tasks);
+    r = run_all(&run);
     plan_clear(&run.plan);
-    return 0;
+    return r;
 }

@@ -84,9 +84,10 @@ static size_t escape(char *out, size_t size, const char *text, size_t len) {
 
 void line_add_text(struct line *line, const char *key, const char *text, size_t len) {
     char value[TEXT_MAX * 3];
+    size_t n = escape(value, sizeof(value), text, len < TEXT_MAX ? len : TEXT_MAX);
 
     append_key(line, key);
-    append(line, value, escape(value, sizeof(value), text, len < TEXT_MAX ? len : TEXT_MAX));
+    append(line, value, n);
 }
 
 void line_add_hex(struct line *line, const char *key, const uint8_t *data, size_t len) {

@@ -201,10 +201,13 @@ static int receive(int fd, struct datagram *d) {
     return 0;
 }
 
-static void reply(int fd, struct datagram *d, const char *data, size_t len) {
-    d->iov = (struct iovec){(char *)(uintptr_t)data, len};
-    d->msg.msg_flags = 0;
-    sendmsg(fd, &d->msg, MSG_NOSIGNAL);
+static void reply(int fd, const struct datagram *d, char *data, size_t len) {
+    struct iovec iov = {data, len};
+    struct msghdr msg = d->msg;
+
+    msg.msg_iov = &iov;
+    msg.msg_flags = 0;
+    sendmsg(fd, &msg, MSG_NOSIGNAL);
 }
 
 /* The kernel drops what comes from outside with a loopback source, or (IPv4) with one of our own

@@ -178,9 +178,26 @@ static void tcp_transfer(struct task *task) {
         finish_connected(task, "full");
 }
 
+/* A connect to a free port of our own can be given that very port as its source and meet itself. */
+static bool tcp_met_itself(const struct task *task) {
+    struct sockaddr_storage local = {0};
+    struct sockaddr_storage peer = {0};
+    socklen_t local_len = sizeof(local);
+    socklen_t peer_len = sizeof(peer);
+
+    getsockname(task->fd, (void *)&local, &local_len);
+    getpeername(task->fd, (void *)&peer, &peer_len);
+    return sockaddr_port((void *)&local) == sockaddr_port((void *)&peer) &&
+           sockaddr_same_host((void *)&local, (void *)&peer);
+}
+
 static void tcp_connected(struct task *task) {
     struct probe *p = task->state;
 
+    if (tcp_met_itself(task)) {
+        task_failed(task, "connect", EADDRINUSE);
+        return;
+    }
     p->connected = true;
     p->connected_at = clock_us() - task->begun;
     if (task->spec->send_len || task->spec->has_recv)

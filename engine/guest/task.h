@@ -39,8 +39,9 @@ struct task {
     int64_t deadline; /**< microseconds */
     int64_t wake;     /**< microseconds; 0: never */
     bool done;
-    int fd;      /**< the main socket, -1 if none; closed with the task */
-    void *state; /**< the protocol's own */
+    bool cleared; /**< ops->clear was called */
+    int fd;       /**< the main socket, -1 if none; closed with the task */
+    void *state;  /**< the protocol's own */
 };
 
 extern const struct task_ops probe_ops;  /**< tcp, udp, icmp */

@@ -288,10 +288,12 @@ static void assert_nothing_left(void) {
 }
 
 static void start_act(const char *name, unsigned deadline, unsigned grace, struct supervised *run) {
-    char *argv[] = {"/proc/self/exe", "--act", (char *)(uintptr_t)name, NULL};
+    char word[32];
+    char *argv[] = {"/proc/self/exe", "--act", word, NULL};
     struct supervise_spec spec = {
         .argv = argv, .envp = act_env, .deadline_ms = deadline, .grace_ms = grace, .cap = CAP};
 
+    snprintf(word, sizeof(word), "%s", name);
     assert_int_equal(supervise_start(&spec, run), 0);
 }
 
