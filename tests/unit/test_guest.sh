@@ -397,8 +397,14 @@ test_hundreds() {
 test_rationed() {
     local specs=() errors
     ip netns exec r sysctl -qw net.ipv4.icmp_ratelimit=1000
-    for _ in $(seq 20); do specs+=(proto=udp,to=10.9.1.7,port=7002,ms=300 proto=tcp,to=10.9.1.7,port=7001,ms=300); done
+    # a source of its own: the ration is kept for each, and lifting the limit empties it
+    ip -n a address add 10.9.0.8/24 dev eth0
+    for _ in $(seq 20); do
+        specs+=("proto=udp,to=10.9.1.7,port=7002,ms=300,from=10.9.0.8")
+        specs+=("proto=tcp,to=10.9.1.7,port=7001,ms=300,from=10.9.0.8")
+    done
     run a "${specs[@]}"
+    ip -n a address del 10.9.0.8/24 dev eth0
     ip netns exec r sysctl -qw net.ipv4.icmp_ratelimit=0
     errors=$(grep -c 'proto=udp result=error .* icmp=3/13 ' <<<"$out")
     checks=$((checks + 2))
