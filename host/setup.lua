@@ -25,8 +25,8 @@ did not take; 4 refused: instances are attached (they are listed).
 ]]
 local KNOWN = { help = "flag", force = "flag", ["dry-run"] = "flag" }
 
-local function finish(code, message, style)
-    report.say(message, style)
+local function finish(code, message)
+    report.refuse(message)
     engine.call("exit", code)
 end
 
@@ -214,9 +214,13 @@ local function plan_firewall(data)
     if not ruleset then
         error("the firewall's rules: " .. why, 0)
     end
+    local lines = firewall.missing(ruleset, data)
+    for i, line in ipairs(lines) do
+        lines[i] = "not so now: " .. line
+    end
     return {
         title = ("firewall tables inet %s and bridge %s: write"):format(data.firewall.table, data.firewall.table),
-        lines = firewall.missing(ruleset, data),
+        lines = lines,
         apply = function()
             return apply_firewall(data)
         end,
@@ -267,7 +271,7 @@ local function apply(changes)
     for _, change in ipairs(changes) do
         local done, why = change.apply()
         if not done then
-            finish(UNSURE, ("%s: %s"):format(change.title, why), "red")
+            finish(UNSURE, ("%s: %s"):format(change.title, why))
             return false
         end
         report.say(change.title .. ": done", "green")
@@ -288,7 +292,7 @@ end
 
 local function refuse(names)
     finish(REFUSED, "refused: these instances are on the network, and a change reaches every live NIC of it "
-        .. "(--force changes it all the same):\n  " .. table.concat(names, "\n  "), "red")
+        .. "(--force changes it all the same):\n  " .. table.concat(names, "\n  "))
 end
 
 local function converge(found)
@@ -305,7 +309,7 @@ local function converge(found)
     if #names > 0 and not found.force then
         return refuse(names)
     elseif engine.call("confirm", "Make these changes?") ~= "1" then
-        return finish(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)", "red")
+        return finish(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)")
     end
     engine.call("grant", "setup")
     if apply(changes) then
@@ -316,11 +320,11 @@ end
 local function main(...)
     local ok, found, rest = pcall(options.parse, KNOWN, ...)
     if not ok then
-        return finish(USAGE, found, "red")
+        return finish(USAGE, found)
     elseif found.help then
         return report.say(HELP)
     elseif rest[1] then
-        return finish(USAGE, ("setup.lua takes no '%s' (see --help)"):format(rest[1]), "red")
+        return finish(USAGE, ("setup.lua takes no '%s' (see --help)"):format(rest[1]))
     end
     converge(found)
 end

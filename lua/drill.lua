@@ -34,11 +34,11 @@ local KNOWN = {
 }
 
 local function usage(message)
-    report.say(message, "red")
+    report.refuse(message)
     engine.call("exit", USAGE)
 end
 
--- The letters of --phase, or those of all probes there are.
+-- The letters of --phase, or those of all probes there are; nil, message when one has no probes.
 local function selected_phases(text, probes)
     local phases, there = {}, {}
     for _, probe in ipairs(probes) do
@@ -51,12 +51,24 @@ local function selected_phases(text, probes)
         phases = options.words(text:upper())
         for _, phase in ipairs(phases) do
             if not there[phase] then
-                error(("--phase %s: there are no probes of that phase"):format(phase), 0)
+                return nil, ("--phase %s: there are no probes of that phase"):format(phase)
             end
         end
     end
     table.sort(phases)
     return phases
+end
+
+-- Whether one of the probes makes instances of its own.
+local function mints(probes)
+    for _, probe in ipairs(probes) do
+        for _, grant in ipairs(probe.needs or {}) do
+            if grant == "box.mint" then
+                return true
+            end
+        end
+    end
+    return false
 end
 
 -- What the drill will do to the host, as text.
@@ -72,7 +84,9 @@ local function plan(data, probes, boxes)
         lines[#lines + 1] = ("  instance bd-%s-%s (%s, profile %s)"):format(
             engine.run_id, suffix, data.image.alias, data.profile.name)
     end
-    lines[#lines + 1] = ("  instances bd-%s-x-... for phase A, most of them never started"):format(engine.run_id)
+    if mints(probes) then
+        lines[#lines + 1] = ("  instances bd-%s-x-..., never started, for single probes"):format(engine.run_id)
+    end
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
     table.move(targets.lines(data, addresses), 1, 1000, #lines + 1, lines)
     return table.concat(lines, "\n")
@@ -110,7 +124,10 @@ end
 local function drill(found)
     local data = contract.load()
     local all = session.probes()
-    local phases = selected_phases(found.phase, all)
+    local phases, message = selected_phases(found.phase, all)
+    if not phases then
+        return usage(message)
+    end
     local probes = session.in_phases(all, phases)
     local boxes = math.max(session.boxes_needed(probes), BOXES)
     local text = plan(data, probes, boxes)

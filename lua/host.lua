@@ -26,11 +26,16 @@ local function by_program(specs)
     return guest.staged(facts, { specs }, why)[1]
 end
 
+-- libcurl connects to a plain address, and does no more.
+local function by_libcurl(spec)
+    return spec.proto == "tcp" and not spec.from and not spec.send and not spec.to:find("%", 1, true)
+end
+
 -- One stage: TCP by libcurl, the rest by the program, all side by side.
 local function stage_seen(stage)
     local seen, rest, places, work = {}, {}, {}, {}
     for i, spec in ipairs(stage) do
-        if spec.proto == "tcp" then
+        if by_libcurl(spec) then
             work[#work + 1] = function()
                 seen[i] = host.connect(spec.to, spec.port, spec.ms)
             end

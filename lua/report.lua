@@ -83,10 +83,53 @@ local function ascii(json)
     return table.concat(out)
 end
 
+-- The keys of an object: `type`, `id` and `verdict` first, the rest in order, so that two runs compare.
+local FIRST = { type = 1, id = 2, verdict = 3 }
+
+local function keys_of(object)
+    local keys = {}
+    for key in pairs(object) do
+        keys[#keys + 1] = key
+    end
+    table.sort(keys, function(a, b)
+        local x, y = FIRST[a] or 4, FIRST[b] or 4
+        return x < y or x == y and a < b
+    end)
+    return keys
+end
+
+local function encode(value)
+    if type(value) ~= "table" then
+        return (cjson.encode(value):gsub("\\/", "/"))
+    end
+    local parts = {}
+    if #value > 0 then
+        for i, entry in ipairs(value) do
+            parts[i] = encode(entry)
+        end
+        return "[" .. table.concat(parts, ",") .. "]"
+    end
+    for i, key in ipairs(keys_of(value)) do
+        parts[i] = cjson.encode(key) .. ":" .. encode(value[key])
+    end
+    return "{" .. table.concat(parts, ",") .. "}"
+end
+
 --- One object as a line of JSON: ASCII, so that nothing in it needs escaping again.
+-- @param object a table with text keys; a table in it with a first element is an array
 -- @return text without a newline
 function report.json(object)
-    return ascii(cjson.encode(object))
+    return ascii(encode(object))
+end
+
+--- Why a script did not do what it was asked: in JSON an object of type "error".
+-- @param message text
+function report.refuse(message)
+    if report.is_json() then
+        line("plain", report.json { type = "error", message = message })
+    else
+        line("red", message)
+    end
 end
 
 local function seconds(ms)
@@ -258,7 +301,7 @@ function report.summary(results, summary)
             counts = counts,
             status = summary.status,
             phases = #summary.phases > 0 and summary.phases or nil,
-            ms = summary.ms,
+            ms = math.floor(summary.ms),
         })
         return
     end

@@ -15,7 +15,7 @@ as many boxes of their own as they need.
 local KNOWN = { help = "flag", ["keep-boxes"] = "flag" }
 
 local function usage(message)
-    report.say(message, "red")
+    report.refuse(message)
     engine.call("exit", USAGE)
 end
 
@@ -46,6 +46,11 @@ end
 
 local function run(found, files)
     local probes = session.probes(files)
+    for _, probe in ipairs(probes) do
+        if probe.missing then
+            return usage(("%s (boxdrill list says which probes there are)"):format(probe.broken))
+        end
+    end
     local boxes = session.boxes_needed(probes)
     if boxes > 0 and engine.call("confirm", ("Mint %d boxes for %d probes?"):format(boxes, #probes)) ~= "1" then
         return usage("not agreed to: nothing was done (--yes agrees beforehand)")

@@ -20,9 +20,17 @@ session.OPTIONS_HELP = [[
 
 -- One probe as its own worker declares it.
 local function load_one(file)
-    local metadata, why = engine.call("probe.load", file)
+    local metadata, why, code = engine.call("probe.load", file)
     if not metadata then
-        return { file = file, id = file, title = "could not be loaded", phase = "?", boxes = 0, broken = why }
+        return {
+            file = file,
+            id = file,
+            title = "could not be loaded",
+            phase = "?",
+            boxes = 0,
+            broken = why,
+            missing = code ~= "ENOEXEC", -- the file could not even be read
+        }
     end
     local meta = cjson.decode(metadata)
     return {
@@ -39,7 +47,7 @@ end
 --- Loads probes, each in a worker of its own.
 -- @param files names of installed probes, or of the operator's own files; all installed ones if left out
 -- @return array, by id, of probes { file, id, title, audit, phase, boxes, needs }; one that cannot be
---   loaded has `broken`, the reason, and the file's name as its id
+--   loaded has `broken`, the reason, and the file's name as its id; `missing` where there is no such file
 function session.probes(files)
     if not files then
         files = table.pack(engine.call("probe.files"))
