@@ -304,6 +304,7 @@ function contract.build(source, chunk, site_source, site_chunk)
         local site = evaluate(site_source, site_chunk)
         check(SCHEMA, site, site_chunk, "", true)
         base = merge(SCHEMA, base, site)
+        check(SCHEMA, base, site_chunk, "", false)
     end
     return finish(base, file)
 end

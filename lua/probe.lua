@@ -85,7 +85,7 @@ end
 function probe.load(source, file)
     local loader, why = load(source, "@" .. file, "t")
     if not loader then
-        error(why, 0)
+        error(why:find(file, 1, true) and why or ("%s: %s"):format(file, why), 0)
     end
     return probe.validate(loader(), file)
 end

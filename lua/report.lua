@@ -298,7 +298,7 @@ function report.summary(results, summary)
         line("plain", report.json {
             type = "summary",
             run = engine.run_id,
-            counts = counts,
+            verdicts = counts,
             status = summary.status,
             phases = #summary.phases > 0 and summary.phases or nil,
             ms = math.floor(summary.ms),
