@@ -4,6 +4,18 @@ local inet = require "inet"
 
 local contract = {}
 
+--- A map's keys in order, for what is shown or walked the same way each time.
+function contract.sorted_keys(map)
+    local keys = {}
+    for key in pairs(map) do
+        keys[#keys + 1] = key
+    end
+    table.sort(keys, function(a, b)
+        return tostring(a) < tostring(b)
+    end)
+    return keys
+end
+
 -- A schema node is { kind, ... }; kinds are the keys of `check` below.
 local function text(pattern, what)
     return { kind = "text", pattern = pattern, what = what }
@@ -179,8 +191,8 @@ local CHECK = {
     end,
     dict = function(node, value, file, field, partial)
         expect(value, "table", file, field)
-        for key, entry in pairs(value) do
-            local name = joined(field, key)
+        for _, key in ipairs(contract.sorted_keys(value)) do
+            local name, entry = joined(field, key), value[key]
             check(node.key, key, file, name .. " (the key)", partial)
             if not (partial and entry == false) then
                 check(node.of, entry, file, name, partial)
@@ -189,14 +201,14 @@ local CHECK = {
     end,
     record = function(node, value, file, field, partial)
         expect(value, "table", file, field)
-        for key, entry in pairs(value) do
+        for _, key in ipairs(contract.sorted_keys(value)) do
             local inner = node.fields[key]
             if not inner then
                 refuse(file, joined(field, key), "unknown key")
             end
-            check(inner, entry, file, joined(field, key), partial)
+            check(inner, value[key], file, joined(field, key), partial)
         end
-        for key in pairs(node.fields) do
+        for _, key in ipairs(contract.sorted_keys(node.fields)) do
             if value[key] == nil and not node.optional and partial ~= true then
                 refuse(file, joined(field, key), "missing")
             end
@@ -361,16 +373,6 @@ function contract.listener_ports(data, destination, protocol)
         end
     end
     return out
-end
-
---- A map's keys in order, for what is shown or walked the same way each time.
-function contract.sorted_keys(map)
-    local keys = {}
-    for key in pairs(map) do
-        keys[#keys + 1] = key
-    end
-    table.sort(keys)
-    return keys
 end
 
 return contract
