@@ -88,7 +88,7 @@ struct worker {
 /* One request: from its frame until its reply. */
 struct request {
     struct request *next;
-    struct worker *worker; /* NULL once the worker is gone; the request still runs to its end */
+    struct worker *worker; /* NULL once it is gone; the request still runs to its end */
     uint32_t id;
     const struct op *op;
     char *bytes;
@@ -98,7 +98,6 @@ struct request {
     struct buffer reply;
     size_t reply_frame;
     void (*cancel)(struct request *); /* NULL: it is short, or must not be cut off */
-    bool parked;                      /* waits for another worker: nothing is under way */
     void *data;
 };
 

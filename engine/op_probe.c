@@ -111,7 +111,6 @@ void op_probe_load(struct request *r) {
         w->shipped = !strchr(file, '/') && file_trusted(path);
         w->loader = r;
         w->deadline_ms = now_ms() + LOAD_MS;
-        r->parked = true;
     } else {
         free(source);
     }
@@ -138,11 +137,9 @@ void op_declare(struct request *r) {
         w->needs |= grant;
     }
     w->declared = r;
-    r->parked = true;
     w->deadline_ms = 0;
     struct request *loader = w->loader;
     w->loader = NULL;
-    loader->parked = false;
     reply_begin(loader);
     reply_add_text(loader, w->metadata);
     reply_send(loader);
@@ -164,13 +161,11 @@ void op_probe_run(struct request *r) {
         return;
     }
     w->runner = r;
-    r->parked = true;
     w->started_ms = now_ms();
     w->deadline_ms = now_ms() + RUN_MS;
     uint32_t missing = w->needs & ~allowed(w);
     struct request *declared = w->declared;
     w->declared = NULL;
-    declared->parked = false;
     if (missing) {
         reply_error(declared, "EPERM",
                     "%s needs the grant '%s' and was not given it; give it with --grant %s", w->id,
@@ -220,7 +215,6 @@ static void load_failed(struct worker *w, const char *how) {
     struct request *loader = w->loader;
     const char *file = strrchr(w->chunk, '/') ? strrchr(w->chunk, '/') + 1 : w->chunk;
     record(w->id ? w->id : file, ERROR);
-    loader->parked = false;
     w->loader = NULL;
     if (w->failure)
         reply_error(loader, "ENOEXEC", "%s", w->failure);
@@ -245,7 +239,6 @@ void probe_ended(struct worker *w, const char *how) {
     record(w->id, (enum verdict)w->verdict);
     struct request *runner = w->runner;
     w->runner = NULL;
-    runner->parked = false;
     reply_begin(runner);
     reply_add_text(runner, verdict_names[w->verdict]);
     reply_add(runner, w->evidence.data, w->evidence.len);

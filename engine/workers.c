@@ -192,8 +192,8 @@ static void forget_requests(struct worker *w) {
         if (r->worker != w)
             continue;
         r->worker = NULL;
-        if (r->parked)
-            request_free(r); /* nothing is under way for it */
+        if (r == w->declared)
+            request_free(r); /* it waited to be run: nobody else will answer it */
         else if (r->cancel)
             r->cancel(r);
     }

@@ -1,0 +1,87 @@
+# What the tests in the lab share, to be sourced: a lab of the test's own, checks, verdicts.
+# shellcheck shell=bash
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+LAB=$HERE/../../host/lab
+DIR=$(mktemp -d)
+passed=0 failed=0 NAME=
+
+lab() { "$LAB" "$1" --name "$NAME" "${@:2}" 2>>"$DIR/lab.log"; }
+in_lab() { "$LAB" run --name "$NAME" -- "$@"; }
+
+# lab_up NAME: from here on, taken down at the end however that comes.
+lab_up() {
+    NAME=$1
+    trap 'lab down; rm -rf "$DIR"' EXIT
+    lab up || {
+        cat "$DIR/lab.log"
+        echo "0 passed, 1 failed"
+        exit 1
+    }
+}
+
+# check TEXT COMMAND...: one test; it passes when the command succeeds.
+check() {
+    local text=$1
+    shift
+    if "$@"; then
+        passed=$((passed + 1))
+        printf 'ok: %s\n' "$text"
+    else
+        failed=$((failed + 1))
+        printf 'FAILED: %s\n' "$text"
+    fi
+}
+
+# drill EXPECTED-STATUS ARG...: a drill in the lab, its report in $DIR/out.
+drill() {
+    local expected=$1 status=0
+    shift
+    in_lab timeout -k 10 200 boxdrill drill.lua --yes "$@" >"$DIR/out" 2>"$DIR/err" </dev/null || status=$?
+    [ "$status" = "$expected" ] || {
+        echo "    status $status, expected $expected"
+        cat "$DIR/out" "$DIR/err"
+        return 1
+    }
+}
+
+# Verdicts of the report, "ID=VERDICT", sorted; all of the healthy lab's are PASS but c.boundary's.
+verdicts() { sed -nE 's/^(PASS|FAIL|NOTE|SKIP|SUSPECT|ERROR|VETO) +([a-d]\.[a-z0-9.]+) .*/\2=\1/p' "$DIR/out" | sort; }
+
+# The cells that ROW of expected.txt turns.
+expected_cells() { sed -n "s/^$1 //p" "$HERE/expected.txt" | tr ' ' '\n' | grep . | sort; }
+
+# cells_match ROW: every probe of the installation has a verdict, and exactly the row's differ.
+cells_match() {
+    local differ
+    differ=$(verdicts | grep -v -e '=PASS$' -e '^c.boundary=NOTE$')
+    if [ "$differ" != "$(expected_cells "$1")" ]; then
+        echo "    expected: $(expected_cells "$1" | tr '\n' ' ')"
+        echo "    seen:     $(tr '\n' ' ' <<<"$differ")"
+        cat "$DIR/out"
+        return 1
+    fi
+    [ "$(verdicts | wc -l)" = "$(in_lab sh -c 'ls /usr/local/share/boxdrill/probes | wc -l')" ]
+}
+
+# Nothing of a run is left in the lab: no instance, no folder, no recorded output, no process.
+nothing_left() {
+    local left
+    left=$(in_lab sh -c 'incus list --all-projects -f csv -c n | grep "^bd-"
+        find /run -maxdepth 1 -name "boxdrill-*"
+        find /var/lib/incus /var/log/incus -path "*exec-output/*" -type f 2>/dev/null
+        grep -lsE "^(boxdrill|guest)$" /proc/[0-9]*/comm')
+    [ -z "$left" ] || {
+        printf '    left: %s\n' "$left"
+        return 1
+    }
+}
+
+# signal_boxdrill SIGNAL: to every boxdrill process in the lab (its userland has no pkill).
+signal_boxdrill() {
+    in_lab sh -c 'for f in $(grep -lsx boxdrill /proc/[0-9]*/comm); do f=${f#/proc/}; kill -'"$1"' "${f%/comm}"; done'
+}
+
+finish() {
+    echo "$passed passed, $failed failed"
+    [ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+}
