@@ -103,8 +103,9 @@ return {
         ["100.64.0.0/10"] = { addresses = { "100.64.0.9", "100.100.100.100" }, tcp = { 80 }, udp = { 53 } },
     },
 
-    -- Ports asked at every address of the host, besides those in `listeners`.
-    host = { tcp = { 22, 80, 443, 8443 }, udp = { 161 } },
+    -- Ports asked at every address of the host, besides those in `listeners`. (DNS and DHCP at the
+    -- boxes' own gateway are theirs to reach, and are not asked.)
+    host = { tcp = { 22, 53, 80, 443, 8443 }, udp = { 53, 161 } },
 
     -- In a box: the port our own program holds for a sibling, the one it holds for the host, and one
     -- that nothing holds.

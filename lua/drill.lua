@@ -71,7 +71,7 @@ local function mints(probes)
     return false
 end
 
--- What the drill will do to the host, as text.
+-- What the drill will do to the host, as lines of text.
 local function plan(data, probes, boxes)
     local addresses, why = host.addresses()
     if not addresses then
@@ -89,13 +89,27 @@ local function plan(data, probes, boxes)
     end
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
     table.move(targets.lines(data, addresses), 1, 1000, #lines + 1, lines)
-    return table.concat(lines, "\n")
+    return lines
 end
 
--- Whether the operator agrees.
-local function consent(text)
-    report.say(text)
-    if engine.call("confirm", "Go on?") == "1" then
+-- Says the plan; in JSON as an object of type "plan".
+local function say_plan(lines)
+    if report.is_json() then
+        engine.call("print", "plain", report.json { type = "plan", lines = lines } .. "\n")
+    else
+        report.say(table.concat(lines, "\n"))
+    end
+end
+
+-- Whether the operator agrees. What a JSON report is read by is a program: the question itself says it all.
+local function consent(lines)
+    local question = "Go on?"
+    if report.is_json() then
+        question = table.concat(lines, "\n") .. "\n" .. question
+    else
+        say_plan(lines)
+    end
+    if engine.call("confirm", question) == "1" then
         return true
     end
     usage("not agreed to: nothing was done (--yes agrees beforehand)")
@@ -130,15 +144,15 @@ local function drill(found)
     end
     local probes = session.in_phases(all, phases)
     local boxes = math.max(session.boxes_needed(probes), BOXES)
-    local text = plan(data, probes, boxes)
+    local lines = plan(data, probes, boxes)
     if found["dry-run"] then
-        return report.say(text)
+        return say_plan(lines)
     end
     local server, why = incus.server()
     if not server then
         return usage(why)
     end
-    if not consent(text) then
+    if not consent(lines) then
         return
     end
     engine.call("grant", "box.mint", "box.exec")

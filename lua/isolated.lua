@@ -163,22 +163,55 @@ local function measure_once(t, options, try)
     return round
 end
 
--- Judges one target of a round whose controls passed.
-local function judge_target(t, options, round, target, seen)
-    local spec = target.spec
-    local arrived = options.holder and round.arrived[spec.proto]
+-- The table's word on one target of a round whose controls passed.
+local function judged(t, options, round, i)
+    local target, seen = options.targets[i], round.seen[i]
+    local arrived = options.holder and round.arrived[target.spec.proto]
     if arrived and options.source_address and arrived[options.source_address] then
         target.witness = "arrived"
     end
     local verdict, reason = judge.isolated(seen, target, t.contract.budgets.routed)
-    if target.unjudged and verdict ~= "FAIL" and verdict ~= "ERROR" then
-        verdict, reason = "NOTE", "nothing is known to be listening there: judged by nobody"
+    return { verdict = verdict, reason = reason, seen = seen, target = target }
+end
+
+-- Whether two attempts ended alike: the same word, by the same ICMP error from the same sender.
+local function alike(a, b)
+    return a.outcome == b.outcome and a.icmp == b.icmp and a.offender == b.offender
+end
+
+-- Why a target with nobody known behind it, on which the table has no opinion, may be left as a note:
+-- nil where it may not, since what was seen may mean that it was let through.
+local function excuse(one, all)
+    if one.seen.outcome == "silent" then
+        return "no answer; nothing is known to be listening there"
+    elseif one.seen.outcome == "unreachable" and not one.seen.icmp then
+        return "nothing left the place it was asked from"
     end
-    local details = outcome.details(seen, spec)
-    details.reason, details.clause = reason, target.clause or options.clause
+    for _, other in ipairs(all) do
+        if not other.target.unjudged and other.verdict == "PASS" and alike(one.seen, other.seen) then
+            return "as where a program is listening, so not the target's own answer"
+        end
+    end
+    return nil
+end
+
+-- Turns the verdict on an unjudged target into a note, where it may be one.
+local function soften(one, all)
+    if one.verdict == "PASS" then
+        one.verdict = "NOTE"
+    elseif one.verdict == "SUSPECT" then
+        local why = excuse(one, all)
+        one.verdict, one.reason = why and "NOTE" or "SUSPECT", why or one.reason
+    end
+end
+
+local function observe(t, options, one)
+    local target, spec = one.target, one.target.spec
+    local details = outcome.details(one.seen, spec)
+    details.reason, details.clause = one.reason, target.clause or options.clause
     details.listener = target.listener and true or false
     details.by_hand = options.source:by_hand(spec)
-    t:record(verdict, ("%s to %s"):format(options.source.label, target.what or outcome.target(spec)), details)
+    t:record(one.verdict, ("%s to %s"):format(options.source.label, target.what or outcome.target(spec)), details)
 end
 
 --- Measures that none of the targets can be reached, and records one observation for each.
@@ -187,8 +220,8 @@ end
 --   source: the place A: a box or the host
 --   source_address: A's address, to be recognised among a listener's arrivals; may be nil
 --   targets: array of { spec (as of guest.spec), what (text; may be left out), listener (a program is known to
---     be listening there), on_link (on A's own link), up (known to be up), unjudged (a NOTE unless it
---     is reached), clause }
+--     be listening there), on_link (on A's own link), up (known to be up), unjudged (silence there is a
+--     NOTE: nobody is known to listen), clause }
 --   holder: where the targets are a box B: { box, address, mac, machine_id, port }; its port is held
 --     by our program meanwhile
 --   identity: A's { address, mac, machine_id }, where A is a box and B must be another
@@ -202,8 +235,15 @@ function isolated.measure(t, options)
         t:suspect("a control failed twice: " .. round.why, { clause = options.clause })
         return
     end
-    for i, target in ipairs(options.targets) do
-        judge_target(t, options, round, target, round.seen[i])
+    local all = {}
+    for i = 1, #options.targets do
+        all[i] = judged(t, options, round, i)
+    end
+    for _, one in ipairs(all) do
+        if one.target.unjudged then
+            soften(one, all)
+        end
+        observe(t, options, one)
     end
 end
 
