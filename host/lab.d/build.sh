@@ -6,6 +6,15 @@ readonly LAB_SUITE=trixie
 
 cache_dir() { printf '%s\n' "${BOXDRILL_CACHE:-/var/cache/boxdrill}"; }
 
+# The cache's path becomes an option of the overlay mount.
+check_cache() {
+    case $(cache_dir) in
+        *[:,\\]*) refuse "BOXDRILL_CACHE must not contain ':', ',' or a backslash" ;;
+        /*) ;;
+        *) refuse "BOXDRILL_CACHE must be an absolute path" ;;
+    esac
+}
+
 # A cached thing is named after everything that decides what is in it.
 recipe_key() {
     local seed=$1
@@ -30,7 +39,7 @@ package_list() { grep -v '^#' "$LAB_D/$1" | paste -sd, -; }
 debian_sources() {
     # shellcheck disable=SC2016 # these are apt's own variables
     apt-get indextargets --format '$(REPO_URI)|$(RELEASE)|$(LABEL)|$(ORIGIN)|$(COMPONENT)' \
-        'Created-By: Packages' 2>/dev/null | awk -F'|' '$4 == "Debian" && $5 == "main"' | sort -u
+        'Created-By: Packages' 2>/dev/null | awk -F'|' '$4 == "Debian" && $5 == "main" && $1 !~ /^cdrom:/' | sort -u
 }
 
 # The machine's Debian archives with the suite swapped for the lab's, as one-line sources.
@@ -45,7 +54,8 @@ lab_sources() {
             Debian:*) suite=$LAB_SUITE ;;
             *) continue ;;
         esac
-        printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "$uri" "$suite"
+        # apt adds a slash, which a list of mirrors in a file does not bear.
+        printf 'deb [signed-by=%s] %s %s main\n' "$keyring" "${uri%/}" "$suite"
     done | sort -u
 }
 
@@ -59,10 +69,8 @@ apt_options() {
 
 # What a failed build prints must not name the machine's mirror.
 hide_mirrors() {
-    local script
-    script=$(debian_sources | cut -d'|' -f1 | sort -u |
-        sed -E 's#^[a-z+]+:/*##; s#/.*##; s#^.*@##; s#[.]#[.]#g; s|.*|s#&#(mirror)#g|')
-    sed -e "${script:-s/^//}"
+    sed -E -e "s#[a-z+]+:/+[^ ']+#(archive)#g" -e "s#'[A-Za-z0-9.-]+'#(archive)#g" \
+        -e 's#(onnect to|connecting to|IP:) [^ ]+#\1 (archive)#g'
 }
 
 # Runs a build step in a pid namespace of its own, which dies with us whatever kills us. It is

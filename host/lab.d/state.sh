@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by host/lab: what a lab leaves on the machine while it is up, and taking it away.
 #
-#   /run/boxdrill-lab/NAME/   up.pid keeper.pid init.pid init.start loop breaks/...
+#   /run/boxdrill-lab/NAME/   up.pid keeper.pid init.pid since loop loops breaks/...
 #   CGROUP/boxdrill-lab.NAME  every process of the lab
 
 # --- processes, told apart by start time, since ids are used again -----------------------------
@@ -37,6 +37,7 @@ lab_known() { [ -d "$STATE" ] || [ -d "$(cgroup_path)" ]; }
 # --- the cgroup ----------------------------------------------------------------------------------
 
 cgroup_mount() { awk '{ for (i = 7; i < NF; i++) if ($i == "-" && $(i + 1) == "cgroup2") { print $5; exit } }' /proc/self/mountinfo; }
+# shellcheck disable=SC2153 # NAME is host/lab's
 cgroup_path() { printf '%s/boxdrill-lab.%s' "$CGROUP2" "$NAME"; }
 
 cgroup_empty() { ! grep -q '^populated 1' "$1/cgroup.events" 2>/dev/null; }
@@ -60,7 +61,7 @@ remove_cgroup() { find "$1" -depth -type d -exec rmdir {} \; 2>/dev/null; [ ! -d
 # that was removed meanwhile tries again.
 lock_base() {
     while :; do
-        mkdir -p -m 0755 "$BASE" && exec {BASE_LOCK}<"$BASE" || return 1
+        mkdir -p "$BASE" && exec {BASE_LOCK}<"$BASE" || return 1
         flock "$BASE_LOCK"
         [ "/proc/self/fd/$BASE_LOCK" -ef "$BASE" ] && return 0
         exec {BASE_LOCK}<&-
@@ -82,6 +83,7 @@ claim_state() {
     fi
     mkdir -m 0700 "$STATE" || exit 1
     remember up.pid $$
+    loop_devices >"$STATE/loops"
     date '+%Y-%m-%d %H:%M:%S' >"$STATE/since"
     unlock_base
 }
@@ -110,6 +112,25 @@ loops_free() {
         # Taken by somebody else meanwhile: then the file behind it is not a lab's.
         [ "$(cat "/sys/block/${loop#/dev/}/loop/backing_file" 2>/dev/null)" != "$LAB_DISK" ] || return 1
     done
+}
+
+loop_devices() { (cd /sys/block && printf '%s\n' loop*); }
+
+# A machine that makes loop devices on demand keeps an idle one in /dev; those that were not
+# there before this lab go with it. Losetup of Debian 12 cannot, perl-base is always there.
+drop_new_loops() {
+    local loop
+    for loop in "$@"; do
+        loop=${loop#/dev/}
+        if [ -e "$STATE/loops" ] && ! grep -qxF "$loop" "$STATE/loops"; then
+            until_true 25 drop_loop "${loop#loop}"
+        fi
+    done
+}
+
+# 0x4C81 is LOOP_CTL_REMOVE; it is refused while anybody uses the device.
+drop_loop() {
+    perl -e 'open(my $c, "<", "/dev/loop-control") && ioctl($c, 0x4C81, 0 + $ARGV[0]) or exit 1' "$1" 2>/dev/null
 }
 
 # until_true TRIES COMMAND...: a try every 20 ms.
@@ -145,6 +166,7 @@ take_down_locked() {
         until_true 100 remove_cgroup "$cg" || { LEFT="cgroup $cg"; return 1; }
     fi
     until_true 300 loops_free ${loops[@]+"${loops[@]}"} || { LEFT="loop device ${loops[*]}"; return 1; }
+    drop_new_loops ${loops[@]+"${loops[@]}"}
     rm -rf --one-file-system "$STATE" || { LEFT="folder $STATE"; return 1; }
 }
 
