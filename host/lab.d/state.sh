@@ -130,7 +130,7 @@ drop_new_loops() {
 
 # 0x4C81 is LOOP_CTL_REMOVE; it is refused while anybody uses the device.
 drop_loop() {
-    perl -e 'open(my $c, "<", "/dev/loop-control") && ioctl($c, 0x4C81, 0 + $ARGV[0]) or exit 1' "$1" 2>/dev/null
+    perl -e 'open(my $c, "<", "/dev/loop-control") or exit 1; ioctl($c, 0x4C81, 0 + $ARGV[0]) or exit 1' "$1" 2>/dev/null
 }
 
 # until_true TRIES COMMAND...: a try every 20 ms.
