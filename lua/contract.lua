@@ -349,17 +349,6 @@ function contract.excluded(data, destination, port)
     return false
 end
 
---- Whether an address is the contract's to forbid.
--- @return the range it lies in, or nil
-function contract.forbidden_range(data, destination)
-    for range in pairs(data.forbidden) do
-        if inet.within(destination, range) then
-            return range
-        end
-    end
-    return nil
-end
-
 --- The ports of known listeners at an address.
 -- @param protocol "tcp" or "udp"
 -- @return array of numbers

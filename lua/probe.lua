@@ -54,6 +54,8 @@ local FIELDS = {
     },
 }
 
+local ORDER = { "id", "title", "audit", "needs", "boxes", "run" }
+
 --- Checks a probe's table. Throws: the file, the field, and what was expected.
 -- @param definition what the file returned
 -- @param file its name
@@ -67,8 +69,8 @@ function probe.validate(definition, file)
             error(("%s: %s: unknown field"):format(file, tostring(field)), 0)
         end
     end
-    for field, rule in pairs(FIELDS) do
-        local value = definition[field]
+    for _, field in ipairs(ORDER) do
+        local value, rule = definition[field], FIELDS[field]
         if value == nil and rule.required then
             error(("%s: %s: missing; %s expected"):format(file, field, rule.expected), 0)
         elseif value ~= nil and not rule.test(value) then

@@ -91,6 +91,16 @@ function session.suffixes(n)
     return { table.unpack(SUFFIXES, 1, n) }
 end
 
+-- An error's report, as a worker or the broker gives it: the message, a traceback, the last primitive.
+local function failure(text)
+    return {
+        verdict = "ERROR",
+        what = text:match("^(.-)\nstack traceback:") or text:match("^(.-)\nlast primitive:") or text,
+        last_primitive = text:match("last primitive: ([^\n]+)"),
+        traceback = text:match("\n(stack traceback:.-)\nlast primitive:"),
+    }
+end
+
 -- The result of a probe that could not be run at all.
 local function not_run(probe, why)
     return {
@@ -99,7 +109,7 @@ local function not_run(probe, why)
         audit = probe.audit,
         phase = probe.phase,
         verdict = "ERROR",
-        evidence = { observations = { { verdict = "ERROR", what = why } } },
+        evidence = { observations = { failure(why) } },
     }
 end
 
@@ -109,7 +119,7 @@ local function evidence_of(text)
     if not ok or type(evidence) ~= "table" then
         return {}
     elseif evidence.message then
-        return { observations = { { verdict = "ERROR", what = tostring(evidence.message) } } }
+        return { observations = { failure(tostring(evidence.message)) } }
     end
     return evidence
 end
