@@ -301,18 +301,18 @@ static void exec_reply(struct box_exec *e) {
 }
 
 static void on_deleted(void *data, const struct incus_reply *reply) {
-    struct box_exec *e = data;
+    (void)data;
     (void)reply; /* the box goes with what is left in it */
-    if (--e->left == 0)
-        exec_reply(e);
+    broker_changing(-1);
 }
 
-static void delete_outputs(struct box_exec *e) {
-    e->left = 2;
+/* Nobody waits for this but the end of the run. */
+static void delete_outputs(const struct box_exec *e) {
     for (int stream = 0; stream < 2; stream++) {
         char *path = output_path(e, stream);
+        broker_changing(1);
         incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
-                   on_deleted, e);
+                   on_deleted, NULL);
         free(path);
     }
 }
@@ -321,8 +321,10 @@ static void took_output(struct box_exec *e, int stream, const struct incus_reply
     if (reply->code == CURLE_OK && reply->status == 200)
         buffer_add(&e->out[stream], reply->body.data, reply->body.len);
     e->truncated |= reply->truncated;
-    if (--e->left == 0)
+    if (--e->left == 0) {
         delete_outputs(e);
+        exec_reply(e);
+    }
 }
 
 static void on_stdout(void *data, const struct incus_reply *reply) {
