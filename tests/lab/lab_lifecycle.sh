@@ -2,6 +2,7 @@
 # The lab's own promise: it comes up, refuses what it must, breaks and mends, and leaves nothing
 # on the machine, however it ended. Needs root; touches no lab but its own (named t-life...), and
 # does not mind others that are up.
+# shellcheck disable=SC2016 # what stands in single quotes is expanded by an eval or in the lab
 set -u
 
 HERE=$(cd -P "$(dirname "${BASH_SOURCE[0]}")" && pwd) || exit 1
@@ -190,7 +191,7 @@ test_run() {
     check "systemd is process 1" [ "$(inside cat /proc/1/comm)" = systemd ]
     check "no unit failed" [ -z "$(inside systemctl --failed --no-legend)" ]
     check "no /dev/kvm" exit_code_is 1 test -e /dev/kvm
-    check "the machine's settings cannot be changed from inside" exit_code_is 2 sh -c 'echo 1 >/proc/sys/vm/swappiness'
+    check "the machine's settings cannot be changed from inside" exit_code_is 2 sh -c 'v=$(cat /proc/sys/vm/swappiness); echo "$v" >/proc/sys/vm/swappiness'
     check "a command does not outlive its run" killed_run
 }
 
@@ -307,6 +308,15 @@ test_killed_midway() {
     done
 }
 
+until_no_process() {
+    local i
+    for ((i = 0; i < 40; i++)); do
+        grep -qsF -e "$1" /proc/[0-9]*/cmdline || return 0
+        sleep 0.05
+    done
+    return 1
+}
+
 # A build in a cache of its own, killed while it runs: no process of it stays, and the half-made
 # tree is not taken for a whole one.
 test_killed_build() {
@@ -317,6 +327,7 @@ test_killed_build() {
     check "the build is at work" [ -n "$(find "$WORK/cache" -maxdepth 1 -name 'building.*')" ]
     kill -KILL "$pid"
     wait "$pid" 2>/dev/null
+    check "its build is gone with it" until_no_process "$WORK/cache"
     check "down after a killed build" mine down
     left_nothing "nothing left after a killed build"
     check "no half-built tree bears a tree's name" [ -z "$(find "$WORK/cache" -maxdepth 1 -name 'tree-*')" ]
