@@ -174,9 +174,15 @@ local function judged(t, options, round, i)
     return { verdict = verdict, reason = reason, seen = seen, target = target }
 end
 
--- Whether two attempts ended alike: the same word, by the same ICMP error from the same sender.
+-- Who sent the ICMP error: the address asked, or another one.
+local function sender(one)
+    return one.seen.offender == one.target.spec.to and "the target" or one.seen.offender
+end
+
+-- Whether two attempts ended alike: the same word, by the same ICMP error from the same sender. (At one
+-- address the listener's own may be silent: the kernel rations its ICMP errors.)
 local function alike(a, b)
-    return a.outcome == b.outcome and a.icmp == b.icmp and a.offender == b.offender
+    return a.seen.outcome == b.seen.outcome and a.seen.icmp == b.seen.icmp and sender(a) == sender(b)
 end
 
 -- Why a target with nobody known behind it, on which the table has no opinion, may be left as a note:
@@ -188,7 +194,7 @@ local function excuse(one, all)
         return "nothing left the place it was asked from"
     end
     for _, other in ipairs(all) do
-        if not other.target.unjudged and other.verdict == "PASS" and alike(one.seen, other.seen) then
+        if not other.target.unjudged and other.verdict == "PASS" and alike(one, other) then
             return "as where a program is listening, so not the target's own answer"
         end
     end
