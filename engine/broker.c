@@ -71,7 +71,8 @@ char *read_file(const char *path, size_t max, size_t *len) {
     return b.data;
 }
 
-/* -- the end of workers ------------------------------------------------------------------------- */
+/* -- the end of workers -------------------------------------------------------------------------
+ */
 
 static void script_ended(const struct worker *w, const char *how) {
     if (w->failure)
@@ -93,7 +94,8 @@ void worker_ended(struct worker *w, const char *how) {
         script_ended(w, how);
 }
 
-/* -- signals -------------------------------------------------------------------------------------- */
+/* -- signals --------------------------------------------------------------------------------------
+ */
 
 static void interrupt(void) {
     run.interrupts++;
@@ -138,7 +140,8 @@ static void take_signals(void) {
     prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
 }
 
-/* -- the run ------------------------------------------------------------------------------------- */
+/* -- the run -------------------------------------------------------------------------------------
+ */
 
 static bool running(enum kind kind) {
     for (const struct worker *w = worker_list(); w; w = w->next)

@@ -46,10 +46,10 @@ enum exit_status {
 
 /* The command line, and what follows from where the program is installed. Set once by main. */
 struct options {
-    char *site;     /* --site, or the default where it exists, or NULL */
-    char *share;    /* directory of lua/, probes/ and host/ */
-    char *guest;    /* the program pushed into boxes */
-    char **args;    /* what the script gets */
+    char *site;  /* --site, or the default where it exists, or NULL */
+    char *share; /* directory of lua/, probes/ and host/ */
+    char *guest; /* the program pushed into boxes */
+    char **args; /* what the script gets */
     int nargs;
     uint32_t given; /* --grant */
     bool json, yes, root, color;
@@ -104,12 +104,12 @@ struct request {
 /* A row of the dispatch table. */
 struct op {
     const char *name;
-    uint32_t grant;      /* any of these bits suffices; 0: everybody */
-    unsigned min, max;   /* arguments */
+    uint32_t grant;    /* any of these bits suffices; 0: everybody */
+    unsigned min, max; /* arguments */
     void (*start)(struct request *);
-    const char *usage;   /* the arguments, as docs/requests.md has them */
-    const char *path;    /* for rows that share a start function: method and path of a REST call */
-    const char *body;    /* and the sections its body may have */
+    const char *usage; /* the arguments, as docs/requests.md has them */
+    const char *path;  /* for rows that share a start function: method and path of a REST call */
+    const char *body;  /* and the sections its body may have */
 };
 const struct op *dispatch_find(struct slice name);
 

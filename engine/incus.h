@@ -8,10 +8,10 @@
 
 /* A finished exchange. */
 struct incus_reply {
-    CURLcode code;  /* not CURLE_OK: no HTTP answer; then `error` is an errno, or 0 */
+    CURLcode code; /* not CURLE_OK: no HTTP answer; then `error` is an errno, or 0 */
     int error;
-    long status;    /* HTTP */
-    const char *etag; /* "" when there was none */
+    long status;           /* HTTP */
+    const char *etag;      /* "" when there was none */
     const char *operation; /* the uuid of the operation it was, or "" */
     struct slice body;
     bool truncated; /* the body went beyond `cap`; what is there is its beginning */
@@ -25,8 +25,8 @@ struct incus_request {
     const char *const *headers; /* NULL-terminated list of "Name: value", or NULL */
     const char *if_match;       /* an ETag, or NULL */
     int64_t timeout_ms;
-    size_t cap;       /* bytes of the answer's body that are kept; 0: the default of 6 MiB */
-    bool wait;        /* follow a 202's Location and wait there for the operation's end */
+    size_t cap; /* bytes of the answer's body that are kept; 0: the default of 6 MiB */
+    bool wait;  /* follow a 202's Location and wait there for the operation's end */
 };
 
 /* Sends it; done is called once, from the loop. The reply is valid during the call only. */

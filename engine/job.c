@@ -27,8 +27,13 @@ static const char *run_folder(void) {
 
 char *const *job_environment(void) {
     static char conf[64];
-    static char *environment[] = {"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-                                  "HOME=/root", "LC_ALL=C", "TERM=dumb", conf, NULL};
+    static char *environment[] = {
+        "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+        "HOME=/root",
+        "LC_ALL=C",
+        "TERM=dumb",
+        conf,
+        NULL};
     snprintf(conf, sizeof(conf), "INCUS_CONF=%s", run_folder());
     return environment;
 }

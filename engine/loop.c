@@ -114,7 +114,8 @@ static CURLM *loop_curl(void) {
     return multi;
 }
 
-/* A handle of its own each time: before 8.8 libcurl does not clear CURLINFO_OS_ERRNO in a used one. */
+/* A handle of its own each time: before 8.8 libcurl does not clear CURLINFO_OS_ERRNO in a used one.
+ */
 void transfer_init(struct transfer *t, const char *url, int64_t timeout_ms) {
     t->easy = curl_easy_init();
     if (!t->easy)

@@ -57,7 +57,7 @@ static void on_count(lua_State *L, lua_Debug *ar) {
 
 lua_State *luastate_open(void) {
     static const luaL_Reg libraries[] = {
-        {LUA_GNAME, luaopen_base},      {LUA_COLIBNAME, luaopen_coroutine},
+        {LUA_GNAME, luaopen_base},       {LUA_COLIBNAME, luaopen_coroutine},
         {LUA_TABLIBNAME, luaopen_table}, {LUA_STRLIBNAME, luaopen_string},
         {LUA_MATHLIBNAME, luaopen_math}, {LUA_UTF8LIBNAME, luaopen_utf8},
         {LUA_OSLIBNAME, luaopen_os},

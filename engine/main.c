@@ -199,8 +199,8 @@ int main(int argc, char **argv) {
         usage("%s: %s", path, strerror(errno));
     if (memchr(source, 0, len) || source[0] == '\033')
         usage("%s: not a Lua script (bytecode is never loaded)", path);
-    int status = broker_run(installed ? basename(path) : path, source,
-                            installed && file_trusted(path));
+    int status =
+        broker_run(installed ? basename(path) : path, source, installed && file_trusted(path));
     free(path);
     return status;
 }

@@ -15,7 +15,7 @@ enum {
     CREATE_MS = 600000, /* the first one may download the image */
     STATE_MS = 120000,
     FILE_MS = 30000,
-    PUSH_AGAIN_MS = 20, /* another worker's push is under way */
+    PUSH_AGAIN_MS = 20,    /* another worker's push is under way */
     EXEC_SLACK_MS = 10000, /* beyond the guest's own deadline, before we give up on it */
     GUEST_MAX = 4 << 20,
 };
@@ -260,7 +260,8 @@ void op_instance_unpush(struct request *r) {
     free(path);
 }
 
-/* -- exec in a box ------------------------------------------------------------------------------ */
+/* -- exec in a box ------------------------------------------------------------------------------
+ */
 
 /* Incus records the output in two files named after the operation, without a cap and for ever:
  * they are read up to our cap, then deleted. */
@@ -352,9 +353,10 @@ static void on_exec(void *data, const struct incus_reply *reply) {
     e->left = 2;
     for (int stream = 0; stream < 2; stream++) {
         char *path = output_path(e, stream);
-        incus_send(&(struct incus_request){
-                       .method = "GET", .path = path, .timeout_ms = FILE_MS, .cap = e->cap},
-                   stream ? on_stderr : on_stdout, e);
+        incus_send(
+            &(struct incus_request){
+                .method = "GET", .path = path, .timeout_ms = FILE_MS, .cap = e->cap},
+            stream ? on_stderr : on_stdout, e);
         free(path);
     }
 }

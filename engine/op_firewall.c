@@ -50,8 +50,8 @@ static void add_input(struct buffer *b, const char *table, const char *bridge,
 /* Between two ports of the bridge nothing is switched. A kernel without `meta ibrname` cannot tell
  * whose port a frame came in by; there the boxes' own subnet is dropped, IP and ARP, so that no
  * other bridge's traffic can be hit, and port isolation carries the rest. */
-static void add_forward(struct buffer *b, const char *table, const char *bridge,
-                        const char *subnet, bool ibrname) {
+static void add_forward(struct buffer *b, const char *table, const char *bridge, const char *subnet,
+                        bool ibrname) {
     buffer_printf(b,
                   "table bridge %s {\n"
                   "  chain forward {\n"

@@ -58,7 +58,8 @@ void incus_reply(struct request *r, const struct incus_reply *reply) {
     if (incus_failed(r, reply))
         return;
     if (reply->truncated) {
-        reply_error(r, "EMSGSIZE", "%s: incusd's answer is larger than a frame may be", r->op->name);
+        reply_error(r, "EMSGSIZE", "%s: incusd's answer is larger than a frame may be",
+                    r->op->name);
         return;
     }
     reply_begin(r);
@@ -104,11 +105,13 @@ static bool starts(struct slice s, const char *prefix) {
 
 /* What no body of ours may hold: a way out of the container, a path of the host, a program. */
 static const char *forbidden_key(struct slice section, struct slice key, struct slice value) {
-    static const char *const prefixes[] = {"raw.", "security.privileged", "security.nesting",
-                                           "security.syscalls", "bridge.external", "linux.",
-                                           "cloud-init.", "environment.", "boot.host_"};
+    static const char *const prefixes[] = {
+        "raw.",   "security.privileged", "security.nesting", "security.syscalls", "bridge.external",
+        "linux.", "cloud-init.",         "environment.",     "boot.host_"};
     if (slice_is(section, "config") && slice_is(key, "raw.dnsmasq"))
-        return safe_dnsmasq(value) ? NULL : "raw.dnsmasq may hold no-resolv, dhcp-ignore-names and server= lines only";
+        return safe_dnsmasq(value)
+                   ? NULL
+                   : "raw.dnsmasq may hold no-resolv, dhcp-ignore-names and server= lines only";
     for (size_t i = 0; slice_is(section, "config") && i < sizeof(prefixes) / sizeof(*prefixes); i++)
         if (starts(key, prefixes[i]))
             return "that key is not set by boxdrill";

@@ -94,27 +94,35 @@ static struct worker *find_probe(struct slice file) {
     return NULL;
 }
 
-/* probe.load FILE: starts its worker, which declares what it is; it then waits to be run. */
-void op_probe_load(struct request *r) {
-    char *file = arg_text(r, 0);
+/* Reads the file and starts its worker; NULL with errno. */
+static struct worker *start_probe(const char *file) {
     char *path = probe_path(file);
     size_t len = 0;
     char *source = path ? read_file(path, MAX_SOURCE, &len) : NULL;
+    struct worker *w =
+        source ? worker_start(KIND_PROBE, file, source, GRANT_READ | GRANT_PROBE) : NULL;
+    int error = errno;
+    if (w)
+        w->shipped = !strchr(file, '/') && file_trusted(path);
+    else
+        free(source);
+    free(path);
+    errno = error;
+    return w;
+}
+
+/* probe.load FILE: starts its worker, which declares what it is; it then waits to be run. */
+void op_probe_load(struct request *r) {
+    char *file = arg_text(r, 0);
     struct worker *w = NULL;
-    if (!source)
-        reply_errno(r, errno, file);
-    else if (find_probe(arg(r, 0)))
+    if (find_probe(arg(r, 0)))
         reply_error(r, "EEXIST", "%s is loaded already", file);
-    else if (!(w = worker_start(KIND_PROBE, file, source, GRANT_READ | GRANT_PROBE)))
+    else if (!(w = start_probe(file)))
         reply_errno(r, errno, file);
     if (w) {
-        w->shipped = !strchr(file, '/') && file_trusted(path);
         w->loader = r;
         w->deadline_ms = now_ms() + LOAD_MS;
-    } else {
-        free(source);
     }
-    free(path);
     free(file);
 }
 

@@ -151,9 +151,11 @@ void op_fail(struct request *r) {
     reply_ok(r);
 }
 
-/* -- asking the operator ------------------------------------------------------------------------ */
+/* -- asking the operator ------------------------------------------------------------------------
+ */
 
-/* One question at a time; the answer is read by the loop, so that nothing stands still meanwhile. */
+/* One question at a time; the answer is read by the loop, so that nothing stands still meanwhile.
+ */
 static struct request *asking;
 static struct watch *asking_watch;
 static void (*on_answer)(struct request *, bool yes);
@@ -221,8 +223,7 @@ static uint32_t asked_grants(struct request *r) {
 static void on_granted(struct request *r, bool yes) {
     r->cancel = NULL;
     if (!yes) {
-        reply_error(r, "EPERM",
-                    "not granted; give it on the command line with --grant or --yes");
+        reply_error(r, "EPERM", "not granted; give it on the command line with --grant or --yes");
         return;
     }
     r->worker->grants |= asked_grants(r);

@@ -108,10 +108,9 @@ static int limit_resources(void) {
 
 /* System calls that take no descriptor and reach nothing outside the process. */
 static const int plain_calls[] = {
-    SCMP_SYS(brk),           SCMP_SYS(munmap),       SCMP_SYS(mremap),
-    SCMP_SYS(madvise),       SCMP_SYS(futex),        SCMP_SYS(getrandom),
-    SCMP_SYS(clock_gettime), SCMP_SYS(rt_sigreturn), SCMP_SYS(exit),
-    SCMP_SYS(exit_group),    SCMP_SYS(restart_syscall),
+    SCMP_SYS(brk),   SCMP_SYS(munmap),     SCMP_SYS(mremap),          SCMP_SYS(madvise),
+    SCMP_SYS(futex), SCMP_SYS(getrandom),  SCMP_SYS(clock_gettime),   SCMP_SYS(rt_sigreturn),
+    SCMP_SYS(exit),  SCMP_SYS(exit_group), SCMP_SYS(restart_syscall),
 };
 
 /* What the sanitizers' runtime adds when it reports or grows. */
@@ -242,10 +241,14 @@ static const struct {
     const char *name;
     int (*attempt)(void);
 } forbidden[] = {
-    {"open a file", try_open},           {"create a file", try_create},
-    {"open an inet socket", try_socket}, {"open a unix socket", try_unix_socket},
-    {"execve", try_execve},              {"fork", try_fork},
-    {"ptrace", try_ptrace},              {"send a signal", try_kill},
+    {"open a file", try_open},
+    {"create a file", try_create},
+    {"open an inet socket", try_socket},
+    {"open a unix socket", try_unix_socket},
+    {"execve", try_execve},
+    {"fork", try_fork},
+    {"ptrace", try_ptrace},
+    {"send a signal", try_kill},
     {"map executable memory", try_exec_memory},
 };
 
@@ -283,7 +286,7 @@ int sandbox_selftest(void) {
         bad += !ok;
         printf("%-24s outside: %-14s inside: %-14s %s\n", forbidden[i].name,
                works ? "works" : "does not work",
-               refused(inside) ? "refused"
+               refused(inside)                                          ? "refused"
                : WIFEXITED(inside) && WEXITSTATUS(inside) == NO_SANDBOX ? "no sandbox"
                                                                         : "NOT refused",
                ok ? "ok" : "FAILED");

@@ -143,12 +143,9 @@ static lua_CFunction find_cjson(void) {
 
 /* Leaves the table of raw functions on the stack. */
 static void push_raw(lua_State *L, lua_CFunction open_cjson) {
-    static const luaL_Reg functions[] = {{"send", raw_send},
-                                         {"recv", raw_recv},
-                                         {"clock", raw_clock},
-                                         {"random", raw_random},
-                                         {"traceback", raw_traceback},
-                                         {NULL, NULL}};
+    static const luaL_Reg functions[] = {{"send", raw_send},           {"recv", raw_recv},
+                                         {"clock", raw_clock},         {"random", raw_random},
+                                         {"traceback", raw_traceback}, {NULL, NULL}};
     luaL_newlib(L, functions);
     lua_pushcfunction(L, open_cjson);
     lua_call(L, 0, 1);

@@ -265,35 +265,47 @@ void worker_kill(struct worker *w, const char *why) {
     pidfd_send_signal(w->pidfd, SIGKILL, NULL, 0);
 }
 
-struct worker *worker_start(enum kind kind, const char *chunk, char *source, uint32_t grants) {
+/* Forks the process. Returns its pid, with our end of its socket and its pidfd, or -1. */
+static pid_t fork_worker(int *fd, int *pidfd) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
-        return NULL;
+        return -1;
     pid_t pid = fork();
-    if (pid == 0) {
-        /* Above 2, wherever the broker's own descriptors happen to be. */
+    if (pid == 0) /* above 2, wherever the broker's own descriptors happen to be */
         worker_main(fcntl(pair[1], F_DUPFD_CLOEXEC, 3));
-    }
+    int error = errno;
     close(pair[1]);
-    int pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
-    struct worker *w = calloc(1, sizeof(*w));
-    if (pidfd < 0 || !w) {
-        close(pair[0]);
-        return NULL;
+    *fd = pair[0];
+    *pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
+    if (*pidfd < 0) {
+        close(pair[0]); /* a worker that lost its broker ends by itself */
+        errno = error;
+        return -1;
     }
-    w->pid = pid;
-    w->pidfd = pidfd;
-    w->fd = pair[0];
-    w->kind = kind;
-    w->grants = grants;
-    w->chunk = strdup(chunk);
-    w->source = source;
-    w->verdict = -1;
+    return pid;
+}
+
+struct worker *worker_start(enum kind kind, const char *chunk, char *source, uint32_t grants) {
+    int fd = -1, pidfd = -1;
+    pid_t pid = fork_worker(&fd, &pidfd);
+    if (pid < 0)
+        return NULL;
+    struct worker *w = calloc(1, sizeof(*w));
+    if (!w)
+        abort();
+    *w = (struct worker){.pid = pid,
+                         .pidfd = pidfd,
+                         .fd = fd,
+                         .kind = kind,
+                         .grants = grants,
+                         .chunk = strdup(chunk),
+                         .source = source,
+                         .verdict = -1,
+                         .started_ms = now_ms(),
+                         .next = workers};
     w->fd_watch = watch_start(w->fd, POLLIN, on_socket, w);
     w->pid_watch = watch_start(w->pidfd, POLLIN, on_end, w);
-    w->started_ms = now_ms();
     begin_turn(w);
-    w->next = workers;
     workers = w;
     return w;
 }

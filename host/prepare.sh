@@ -1,5 +1,5 @@
 # What host/try.sh and tests/run.sh share, to be sourced: tell, install, build. Needs root, bash, apt.
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034 # what is defined here is used by those who source it
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 STAGE=$ROOT/build/stage

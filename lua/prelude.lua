@@ -13,7 +13,7 @@ local raw = ...
 local co_create, co_resume, co_yield = coroutine.create, coroutine.resume, coroutine.yield
 local co_status, co_yieldable, co_close = coroutine.status, coroutine.isyieldable, coroutine.close
 local load, pack, unpack = load, table.pack, table.unpack
-local error, pcall, xpcall, tostring, type, select = error, pcall, xpcall, tostring, type, select
+local error, xpcall, tostring, type, select = error, xpcall, tostring, type, select
 
 ---------------------------------------------------------------------------------------------------
 -- The scheduler. A task is a coroutine of our own; whatever it waits for is a waiter: a table whose

@@ -7,10 +7,9 @@ set -uo pipefail
 
 # Whatever a command starts carries this in its arguments.
 MARK=boxdrill-exec-test-$$
-alive() { pgrep -f -- "$MARK" | grep -vx "$$" | wc -l; }
+alive() { pgrep -f -- "$MARK" | grep -cvx "$$"; }
 gone() {
-    local i
-    for i in $(seq 100); do
+    for _ in $(seq 100); do
         [ "$(alive)" = 0 ] && return 0
         sleep 0.1
     done

@@ -11,8 +11,8 @@ lab_up "test-$case"
 drill_dnsmasq_after() {
     in_lab bash -c 'echo $$ >/tmp/drill.pid; exec timeout -k 10 200 boxdrill drill.lua --yes' \
         >"$DIR/out" 2>"$DIR/err" </dev/null &
-    local run=$! i
-    for i in $(seq 1500); do
+    local run=$!
+    for _ in $(seq 1500); do
         grep -qE '^ +bd-[0-9a-f]+-b 10\.' "$DIR/out" && break
         sleep 0.02
     done

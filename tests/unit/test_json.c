@@ -27,7 +27,7 @@ static void strings(void **state) {
     CHECK_STRING("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80",
                  "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\"");
     CHECK_STRING("\xff", "\"\\ufffd\"");
-    CHECK_STRING("\xc0\xaf", "\"\\ufffd\\ufffd\"");             /* overlong */
+    CHECK_STRING("\xc0\xaf", "\"\\ufffd\\ufffd\"");            /* overlong */
     CHECK_STRING("\xed\xa0\x80", "\"\\ufffd\\ufffd\\ufffd\""); /* a surrogate */
     CHECK_STRING("\xf4\x90\x80\x80", "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
     CHECK_STRING("\xe2\x82", "\"\\ufffd\\ufffd\""); /* cut off */
@@ -47,17 +47,17 @@ static void check_body(const char *const *words, unsigned n, const char *always,
 static void bodies(void **state) {
     (void)state;
     check_body(NULL, 0, "config,egress", "\"config\":{},\"egress\":[]");
-    const char *const network[] = {"top",    "", "description", "d", "config", "", "ipv4.nat",
-                                   "true",   "config", "", "dns.mode", "none"};
+    const char *const network[] = {"top",      "",     "description", "d", "config",   "",
+                                   "ipv4.nat", "true", "config",      "",  "dns.mode", "none"};
     check_body(network, 12, "config",
                "\"description\":\"d\",\"config\":{\"ipv4.nat\":\"true\",\"dns.mode\":\"none\"}");
-    const char *const profile[] = {"devices", "eth0", "type", "nic",  "devices", "root",
+    const char *const profile[] = {"devices", "eth0", "type",    "nic",  "devices", "root",
                                    "type",    "disk", "devices", "eth0", "network", "n"};
     check_body(profile, 12, "",
                "\"devices\":{\"eth0\":{\"type\":\"nic\",\"network\":\"n\"},"
                "\"root\":{\"type\":\"disk\"}}");
-    const char *const acl[] = {"egress", "1", "action", "drop",  "egress", "1", "destination",
-                               "10/8",   "egress", "2", "action", "allow"};
+    const char *const acl[] = {"egress",      "1",    "action", "drop", "egress", "1",
+                               "destination", "10/8", "egress", "2",    "action", "allow"};
     check_body(acl, 12, "ingress",
                "\"egress\":[{\"action\":\"drop\",\"destination\":\"10/8\"},"
                "{\"action\":\"allow\"}],\"ingress\":[]");

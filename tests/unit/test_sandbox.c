@@ -19,8 +19,7 @@
 
 static void lack(int call) {
     scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ALLOW);
-    if (!ctx || seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), call, 0) < 0 ||
-        seccomp_load(ctx) < 0)
+    if (!ctx || seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), call, 0) < 0 || seccomp_load(ctx) < 0)
         _exit(99);
     seccomp_release(ctx);
 }
