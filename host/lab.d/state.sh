@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # Sourced by host/lab: what a lab leaves on the machine while it is up, and taking it away.
 #
-#   /run/boxdrill-lab/NAME/   up.pid keeper.pid init.pid since loop loops breaks/...
+#   /run/boxdrill-lab/NAME/   up.pid keeper.pid init.pid since disks.dev loops breaks/...
 #   CGROUP/boxdrill-lab.NAME  every process of the lab
 
 # --- processes, told apart by start time, since ids are used again -----------------------------
@@ -99,20 +99,25 @@ stop_up() {
     kill -KILL "$pid"
 }
 
+# The loop devices on files of this lab: the number of the file system they lie on is the lab's
+# alone, for as long as one of them holds it.
 lab_loops() {
-    {
-        cat "$STATE/loop" 2>/dev/null
-        grep -oE '/dev/loop[0-9]+' "/proc/$(lab_pid 2>/dev/null)/mountinfo" 2>/dev/null
-    } | sort -u
+    local dev
+    [ -s "$STATE/disks.dev" ] || return 0
+    dev=$(cat "$STATE/disks.dev")
+    losetup -n -l -O NAME,BACK-MAJ:MIN | awk -v dev="$dev" '$2 == dev { print $1 }'
 }
 
-loops_free() {
+# A mounted one lets go with the mount. But Incus asks for that only once it is mounted, so one
+# that was made a moment before the kill has to be taken off by hand.
+free_loops() {
     local loop
-    for loop in "$@"; do
-        # Taken by somebody else meanwhile: then the file behind it is not a lab's.
-        [ "$(cat "/sys/block/${loop#/dev/}/loop/backing_file" 2>/dev/null)" != "$LAB_DISK" ] || return 1
-    done
+    until_true 10 no_lab_loops && return 0
+    for loop in $(lab_loops); do losetup -d "$loop" 2>/dev/null; done
+    until_true 250 no_lab_loops
 }
+
+no_lab_loops() { [ -z "$(lab_loops)" ]; }
 
 loop_devices() { (cd /sys/block && printf '%s\n' loop*); }
 
@@ -165,7 +170,7 @@ take_down_locked() {
         until_true 500 cgroup_empty "$cg" || { LEFT="processes in $cg"; return 1; }
         until_true 100 remove_cgroup "$cg" || { LEFT="cgroup $cg"; return 1; }
     fi
-    until_true 300 loops_free ${loops[@]+"${loops[@]}"} || { LEFT="loop device ${loops[*]}"; return 1; }
+    free_loops || { LEFT="loop device $(lab_loops | paste -sd' ' -)"; return 1; }
     drop_new_loops ${loops[@]+"${loops[@]}"}
     rm -rf --one-file-system "$STATE" || { LEFT="folder $STATE"; return 1; }
 }
