@@ -92,6 +92,10 @@ static bool take_option(char **argv, int *i) {
         options.site = strdup(value_of(argv, i));
     else if (strcmp(a, "--grant") == 0)
         give(value_of(argv, i));
+    else if (strncmp(a, "--grant=", 8) == 0)
+        give(a + 8);
+    else if (strncmp(a, "--site=", 7) == 0)
+        options.site = strdup(a + 7);
     else
         return false;
     return true;

@@ -583,9 +583,9 @@ static void sup_loop(struct sup *s) {
     for (;;) {
         bool cancelled = sup_wait(s) && sup_cancelled(s);
 
+        sup_reap(s);
         sup_drain(s, 0, 1 << 20);
         sup_drain(s, 1, 1 << 20);
-        sup_reap(s);
         if (s->childless)
             return;
         sup_advance(s, cancelled, &told);
