@@ -11,6 +11,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -76,9 +77,9 @@ static int act_stubborn(void) {
 
 static void fork_away(void) {
     if (fork() == 0) {
+        ignore_term(); /* before there is anybody who could be told to end */
         setsid();
         if (fork() == 0) {
-            ignore_term();
             setsid();
             sleep_forever();
         }
@@ -442,11 +443,16 @@ static void test_path_is_the_commands(void **state) {
     (void)state;
     char *usual[] = {"PATH=/nowhere:/usr/bin:/bin", NULL};
     char *empty[] = {"PATH=/nowhere", NULL};
+    char *denied[] = {"PATH=/etc:/nowhere", NULL};
     struct exec_result found = run_argv((char *[]){"true", NULL}, usual);
     struct exec_result lost = run_argv((char *[]){"true", NULL}, empty);
 
+    struct exec_result there = run_argv((char *[]){"passwd", NULL}, denied);
+
     expect(&found, EXEC_EXIT, 0);
     expect(&lost, EXEC_ERROR, ENOENT);
+    expect(&there, EXEC_ERROR, EACCES); /* it is there, and that says more */
+    supervise_result_clear(&there);
     supervise_result_clear(&found);
     supervise_result_clear(&lost);
 }
@@ -477,6 +483,7 @@ static void test_drop_user(void **state) {
     (void)state;
     if (geteuid() != 0)
         skip();
+    gid_t extra = 4242;
     char *argv[] = {"/usr/bin/id", NULL};
     struct supervise_spec spec = {.argv = argv,
                                   .deadline_ms = 5000,
@@ -487,10 +494,13 @@ static void test_drop_user(void **state) {
     struct supervised run;
     struct exec_result result;
 
+    assert_int_equal(setgroups(1, &extra), 0);
     assert_int_equal(supervise_start(&spec, &run), 0);
+    assert_int_equal(setgroups(0, NULL), 0);
     finish(&run, SLACK, &result);
     assert_non_null(strstr(result.out, "uid=65534"));
     assert_null(strstr(result.out, "root"));
+    assert_null(strstr(result.out, "4242"));
     supervise_result_clear(&result);
 }
 
@@ -824,6 +834,25 @@ static void test_supervisor_killed(void **state) {
     }
 }
 
+/* The command itself needs nobody's help to die. */
+static void test_command_dies_with_its_supervisor(void **state) {
+    (void)state;
+    struct supervised run;
+    struct exec_result result;
+    int64_t end = now_ms() + SLACK;
+
+    start_act("stubborn", 60000, GRACE, &run);
+    wait_marked(1);
+    kill(run.pid, SIGKILL);
+    finish(&run, SLACK, &result);
+    supervise_result_clear(&result);
+    while (count_marked() > 0 && now_ms() < end)
+        sleep_ms(2);
+    assert_int_equal(count_marked(), 0);
+    end_strangers(); /* what is left is its corpse, which came to us */
+    assert_nothing_left();
+}
+
 static void test_strangers_only(void **state) {
     (void)state;
     struct supervised ours;
@@ -1004,6 +1033,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_terminal),
         cmocka_unit_test(test_supervisor_killed),
+        cmocka_unit_test(test_command_dies_with_its_supervisor),
         cmocka_unit_test(test_strangers_only),
         cmocka_unit_test(test_broker_killed),
         cmocka_unit_test(test_broker_killed_in_the_grace),
