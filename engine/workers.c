@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/pidfd.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -265,14 +266,28 @@ void worker_kill(struct worker *w, const char *why) {
     pidfd_send_signal(w->pidfd, SIGKILL, NULL, 0);
 }
 
+/* The name that ps shows: bd:c.sibling, bd:drill. */
+static void name_process(const char *chunk) {
+    char name[16];
+    const char *file = strrchr(chunk, '/') ? strrchr(chunk, '/') + 1 : chunk;
+    size_t n = strlen(file);
+    if (n > 4 && strcmp(file + n - 4, ".lua") == 0)
+        n -= 4;
+    snprintf(name, sizeof(name), "bd:%.*s", (int)n, file);
+    prctl(PR_SET_NAME, name);
+}
+
 /* Forks the process. Returns its pid, with our end of its socket and its pidfd, or -1. */
-static pid_t fork_worker(int *fd, int *pidfd) {
+static pid_t fork_worker(const char *chunk, int *fd, int *pidfd) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair) < 0)
         return -1;
     pid_t pid = fork();
-    if (pid == 0) /* above 2, wherever the broker's own descriptors happen to be */
+    if (pid == 0) {
+        name_process(chunk);
+        /* Above 2, wherever the broker's own descriptors happen to be. */
         worker_main(fcntl(pair[1], F_DUPFD_CLOEXEC, 3));
+    }
     int error = errno;
     close(pair[1]);
     *fd = pair[0];
@@ -287,7 +302,7 @@ static pid_t fork_worker(int *fd, int *pidfd) {
 
 struct worker *worker_start(enum kind kind, const char *chunk, char *source, uint32_t grants) {
     int fd = -1, pidfd = -1;
-    pid_t pid = fork_worker(&fd, &pidfd);
+    pid_t pid = fork_worker(chunk, &fd, &pidfd);
     if (pid < 0)
         return NULL;
     struct worker *w = calloc(1, sizeof(*w));

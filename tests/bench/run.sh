@@ -41,7 +41,7 @@ boxdrill drill.lua --yes >/dev/null 2>&1 &
 peak=0
 while kill -0 $! 2>/dev/null; do
     pss=0
-    for f in $(grep -lsx boxdrill /proc/[0-9]*/comm); do
+    for f in $(grep -lsE "^(boxdrill|bd:)" /proc/[0-9]*/comm); do
         p=$(sed -n "s/^Pss: *\([0-9]*\) kB/\1/p" "${f%comm}smaps_rollup" 2>/dev/null) && pss=$((pss + ${p:-0}))
     done
     [ "$pss" -le "$peak" ] || peak=$pss

@@ -69,7 +69,7 @@ nothing_left() {
     left=$(in_lab sh -c 'incus list --all-projects -f csv -c n | grep "^bd-"
         find /run -maxdepth 1 -name "boxdrill-*"
         find /var/lib/incus /var/log/incus -path "*exec-output/*" -type f 2>/dev/null
-        grep -lsE "^(boxdrill|guest)$" /proc/[0-9]*/comm')
+        grep -lsE "^(boxdrill.*|bd:.*|guest)$" /proc/[0-9]*/comm')
     [ -z "$left" ] || {
         printf '    left: %s\n' "$left"
         return 1
