@@ -177,18 +177,25 @@ void job_read(struct request *r, char *const *argv, const char *input, unsigned 
 }
 
 void job_end_strangers(void) {
-    pid_t known[512];
     size_t n = 0;
-    for (const struct job *j = jobs; j && n < 512; j = j->next)
+    for (const struct job *j = jobs; j; j = j->next)
+        n++;
+    for (const struct worker *w = worker_list(); w; w = w->next)
+        n++;
+    pid_t *known = calloc(n + 1, sizeof(*known));
+    if (!known)
+        abort();
+    n = 0;
+    for (const struct job *j = jobs; j; j = j->next)
         known[n++] = j->run.pid;
-    for (const struct worker *w = worker_list(); w && n < 512; w = w->next)
+    for (const struct worker *w = worker_list(); w; w = w->next)
         known[n++] = w->pid;
     supervise_end_strangers(known, n);
+    free(known);
 }
 
-int job_cancel_all(void) {
-    int n = 0;
-    for (const struct job *j = jobs; j; j = j->next, n++)
-        supervise_cancel(&j->run);
-    return n;
+void job_cancel_all(void) {
+    for (const struct job *j = jobs; j; j = j->next)
+        if (j->request->cancel)
+            supervise_cancel(&j->run);
 }

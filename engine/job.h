@@ -34,5 +34,5 @@ void job_remove_folder(void);
 
 /* Ends what a killed supervisor left to the broker (supervise_end_strangers). */
 void job_end_strangers(void);
-/* Ends every job; returns how many are still there. */
-int job_cancel_all(void);
+/* Ends every job but those that must not be cut off. */
+void job_cancel_all(void);

@@ -80,6 +80,7 @@ static void run_form(struct request *r, const char *const *words) {
         job_make_folder();
         broker_changing(1);
         job_run(r, argv, NULL, CLIENT_MS, on_done);
+        r->cancel = NULL; /* what it began goes on in incusd: the end of the run waits for it */
     }
     for (unsigned i = 0; i < n; i++)
         free(argv[i]);

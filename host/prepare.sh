@@ -7,7 +7,7 @@ APT_WAIT=300 # seconds for which somebody else may hold apt's lock
 
 # What building takes, and what the lab takes (host/lab says what each is for).
 BUILD_PACKAGES=(gcc libc6-dev make cmake pkg-config liblua5.4-dev libcurl4-openssl-dev lua-cjson libseccomp-dev)
-LAB_PACKAGES=(mmdebstrap squashfs-tools iproute2 util-linux procps)
+LAB_PACKAGES=(mmdebstrap debian-archive-keyring)
 
 say() { printf '%s\n' "$*" >&2; }
 

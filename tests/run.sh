@@ -19,7 +19,7 @@ Exit status: 0, all passed and something ran; 1 else; 2 usage or privilege.
 END
 }
 
-TEST_PACKAGES=(libcmocka-dev nftables jq clang-format clang-tidy cppcheck lua-check shellcheck git)
+TEST_PACKAGES=(libcmocka-dev nftables iproute2 procps jq clang-format clang-tidy cppcheck lua-check shellcheck git)
 YES=0 FULL=0 ONLY=.
 while [ $# -gt 0 ]; do
     case $1 in

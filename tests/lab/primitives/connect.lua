@@ -22,7 +22,17 @@ check("nobody on the port", host.connect("1.1.1.1", 444, 3000), "refused", "ECON
 local nobody = check("nobody answers ARP", host.connect("203.0.113.77", 80, 5000), "unreachable", "EHOSTUNREACH")
 assert(nobody.ms > 1000, nobody.ms)
 
-nft "table inet probe { chain out { type filter hook output priority 0; ip daddr 1.1.1.1 tcp dport 81 drop; ip daddr 1.1.1.1 tcp dport 82 reject with tcp reset; ip daddr 1.1.1.1 tcp dport 83 reject with icmp admin-prohibited; ip daddr 1.1.1.1 udp dport 53 drop; ip daddr 8.8.8.8 icmp type echo-request drop; }; }"
+nft [[table inet probe {
+    chain out {
+        type filter hook output priority 0
+        ip daddr 1.1.1.1 tcp dport 81 drop
+        ip daddr 1.1.1.1 tcp dport 82 reject with tcp reset
+        ip daddr 1.1.1.1 tcp dport 83 reject with icmp admin-prohibited
+        ip daddr 1.1.1.1 udp dport 53 drop
+        ip daddr 8.8.8.8 icmp type echo-request drop
+    }
+}
+]]
 check("drop", host.connect("1.1.1.1", 81, 1500), "silent")
 check("reject with tcp reset", host.connect("1.1.1.1", 82, 1500), "refused", "ECONNREFUSED")
 check("reject with icmp admin-prohibited", host.connect("1.1.1.1", 83, 1500), "unreachable", "EHOSTUNREACH")
