@@ -100,6 +100,10 @@ void worker_ended(struct worker *w, const char *how) {
 static void interrupt(void) {
     run.interrupts++;
     if (run.interrupts == 1) {
+        output_message(run.changing
+                           ? "interrupted: waiting for what Incus is in the middle of, then "
+                             "removing what this run made"
+                           : "interrupted: removing what this run made");
         for (struct worker *w = worker_list(); w; w = w->next)
             if (w->kind != KIND_REVERT)
                 worker_kill(w, "the run was interrupted");

@@ -42,7 +42,8 @@ static void add_source(struct request *r, const char *chunk, const char *path) {
     reply_send(r);
 }
 
-/* module NAME: lua/NAME.lua of the installation, and nothing else. */
+/* module NAME: lua/NAME.lua of the installation, and nothing else. A script that has its grants
+ * because nobody else can write it gets no module that somebody else can. */
 void op_module(struct request *r) {
     if (!arg_name(r, 0))
         return;
@@ -51,7 +52,10 @@ void op_module(struct request *r) {
     snprintf(chunk, sizeof(chunk), "%s.lua", name);
     snprintf(path, sizeof(path), "%s/lua/%s.lua", options.share, name);
     free(name);
-    add_source(r, chunk, path);
+    if (r->worker->shipped && access(path, F_OK) == 0 && !file_trusted(path))
+        reply_error(r, "EPERM", "%s: refused, others can write it (chown root, chmod go-w)", path);
+    else
+        add_source(r, chunk, path);
 }
 
 void op_contract(struct request *r) {

@@ -49,6 +49,16 @@ check "and the last primitive" complains "last primitive: sleep"
 check "arguments arrive" run 0 "$(script arguments <<<'assert(... == "a") assert(select("#", ...) == 2)')" a b
 check "an exit code of its own" run 7 "$(script exits <<<'engine.call("exit", 7)')"
 
+# An installed script has its grants because nobody else can write it, nor what it loads.
+cp -r "$STAGE" "$DIR/installed"
+BOXDRILL=$DIR/installed/bin/boxdrill
+check "an installed script has what it needs" run 0 list
+check "and lists the probes" says "c.sibling"
+chmod 666 "$DIR/installed/share/boxdrill/lua/report.lua"
+check "a module that others can write is refused" run 3 list
+check "by name" complains "report.lua: refused, others can write it"
+BOXDRILL=$STAGE/bin/boxdrill
+
 # A reader that goes away ends the run; one that is slow does not block it.
 loud=$(script loud <<<'for i = 1, 200000 do print("line " .. i) end')
 timeout -k 5 60 "$BOXDRILL" "$loud" 2>"$DIR/err" | head -n 1 >"$DIR/out"
