@@ -112,6 +112,7 @@ static void interrupt(void) {
         output_message("still removing what this run made (interrupt again to leave it behind)");
     } else if (run.interrupts > 2) {
         output_message("abandoned: what this run made is still there, named bd-%s-...", run_id);
+        job_remove_folder();
         _exit(STATUS_NOT_REVERTED);
     }
 }
@@ -170,10 +171,11 @@ static void end_probes(void) {
 
 /* Changes under way are waited for: what they make is only then there to be removed. */
 static void drain(void) {
-    end_probes();
     job_cancel_all();
-    while (worker_list() || run.changing > 0)
+    while (worker_list() || run.changing > 0 || job_running()) {
+        end_probes();
         step();
+    }
 }
 
 static void revert(void) {
@@ -209,12 +211,12 @@ static int exit_status(void) {
         return STATUS_NOT_REVERTED;
     if (run.interrupts)
         return STATUS_INTERRUPTED;
+    int status = probe_status();
+    if (status == STATUS_FAIL)
+        return STATUS_FAIL; /* whatever the script made of it */
     if (run.code > 0)
         return run.code;
-    int status = probe_status();
-    if (run.script_failed)
-        return status == STATUS_FAIL ? STATUS_FAIL : STATUS_UNSURE;
-    return status >= 0 ? status : STATUS_OK;
+    return run.script_failed ? STATUS_UNSURE : status >= 0 ? status : STATUS_OK;
 }
 
 int broker_run(const char *chunk, char *source, bool shipped) {
@@ -233,6 +235,8 @@ int broker_run(const char *chunk, char *source, bool shipped) {
     if (run.revert_failed)
         tell_leftovers();
     job_remove_folder();
-    output_finish();
+    int before = run.interrupts;
+    while (output_pending() && run.interrupts == before)
+        step();
     return exit_status();
 }

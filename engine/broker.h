@@ -65,6 +65,7 @@ struct worker {
     pid_t pid;
     int pidfd, fd;
     struct watch *fd_watch, *pid_watch;
+    struct timer *more; /* set while frames that were read already wait to be handled */
     enum kind kind;
     uint32_t grants;
     bool shipped; /* its file is part of the installation, and nobody but its owner can write it */
@@ -83,6 +84,8 @@ struct worker {
     struct request *loader, *declared, *runner;
     int verdict;
     struct buffer evidence;
+    char **boxes; /* the names it was given: the only ones, with those it made, that it may touch */
+    unsigned nboxes;
 };
 
 /* One request: from its frame until its reply. */
@@ -108,6 +111,7 @@ struct op {
     unsigned min, max; /* arguments */
     void (*start)(struct request *);
     const char *usage; /* the arguments, as docs/requests.md has them */
+    bool bytes;        /* arguments may hold NUL bytes: they never become C strings */
     const char *path;  /* for rows that share a start function: method and path of a REST call */
     const char *body;  /* and the sections its body may have */
 };

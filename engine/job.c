@@ -1,6 +1,9 @@
 #define _GNU_SOURCE
 #include "job.h"
 
+#include "incus.h"
+#include "output.h"
+
 #include <errno.h>
 #include <ftw.h>
 #include <poll.h>
@@ -15,6 +18,7 @@ struct job {
     struct watch *watch;
     struct request *request;
     void (*done)(struct request *, const struct exec_result *, int);
+    int error; /* no supervisor could be started */
 };
 
 static struct job *jobs;
@@ -26,15 +30,17 @@ static const char *run_folder(void) {
 }
 
 char *const *job_environment(void) {
-    static char conf[64];
+    static char conf[64], socket[288];
     static char *environment[] = {
         "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "HOME=/root",
         "LC_ALL=C",
         "TERM=dumb",
         conf,
+        socket,
         NULL};
     snprintf(conf, sizeof(conf), "INCUS_CONF=%s", run_folder());
+    snprintf(socket, sizeof(socket), "INCUS_SOCKET=%s", incus_socket());
     return environment;
 }
 
@@ -71,18 +77,29 @@ static void unlink_job(struct job *j) {
     }
 }
 
+static void finish(struct job *j, const struct exec_result *result, int error) {
+    watch_stop(j->watch);
+    unlink_job(j);
+    j->request->cancel = NULL;
+    if (result && result->leftover)
+        output_message("%s: a process of it does not end, even killed", j->request->op->name);
+    j->done(j->request, result, error);
+    free(j);
+}
+
 static void on_end(void *data) {
     struct job *j = data;
     struct exec_result result = {0};
     int r = supervise_finish(&j->run, &result);
     if (r == -EAGAIN)
         return;
-    watch_stop(j->watch);
-    unlink_job(j);
-    j->request->cancel = NULL;
-    j->done(j->request, r < 0 ? NULL : &result, -r);
+    finish(j, r < 0 ? NULL : &result, -r);
     supervise_result_clear(&result);
-    free(j);
+}
+
+static void on_no_start(void *data) {
+    struct job *j = data;
+    finish(j, NULL, j->error);
 }
 
 static struct job *find(const struct request *r) {
@@ -103,16 +120,15 @@ void job_start(struct request *r, const struct supervise_spec *spec,
     struct job *j = calloc(1, sizeof(*j));
     if (!j)
         abort();
-    int error = supervise_start(spec, &j->run);
-    if (error < 0) {
-        free(j);
-        done(r, NULL, -error);
-        return;
-    }
+    j->error = -supervise_start(spec, &j->run);
     j->request = r;
     j->done = done;
     j->next = jobs;
     jobs = j;
+    if (j->error) {
+        timer_start(0, on_no_start, j); /* never from in here: callers still use the request */
+        return;
+    }
     r->cancel = cancel;
     j->watch = watch_start(j->run.pidfd, POLLIN, on_end, j);
 }
@@ -192,6 +208,10 @@ void job_end_strangers(void) {
         known[n++] = w->pid;
     supervise_end_strangers(known, n);
     free(known);
+}
+
+bool job_running(void) {
+    return jobs != NULL;
 }
 
 void job_cancel_all(void) {

@@ -4,9 +4,9 @@
 #include "broker.h"
 #include "supervise.h"
 
-/* Runs argv with the clean environment; done gets the result from the loop, or NULL with errno in
- * *error when no supervisor could be started or its result was lost. While it runs the request's
- * cancel ends it. Replies are the caller's. */
+/* Runs argv with the clean environment; done gets the result, always from the loop, or NULL with
+ * errno in *error when no supervisor could be started or its result was lost. While it runs the
+ * request's cancel ends it. Replies are the caller's. */
 void job_start(struct request *r, const struct supervise_spec *spec,
                void (*done)(struct request *, const struct exec_result *, int error));
 
@@ -34,5 +34,6 @@ void job_remove_folder(void);
 
 /* Ends what a killed supervisor left to the broker (supervise_end_strangers). */
 void job_end_strangers(void);
+bool job_running(void);
 /* Ends every job but those that must not be cut off. */
 void job_cancel_all(void);

@@ -8,6 +8,7 @@ struct made {
     struct made *next; /* older */
     char *kind, *project, *name;
     bool kept;
+    pid_t by;
 };
 
 static struct made *list;
@@ -23,14 +24,14 @@ static bool is(const struct made *m, const char *kind, struct slice project, str
     return strcmp(m->kind, kind) == 0 && slice_is(project, m->project) && slice_is(name, m->name);
 }
 
-void made_add(const char *kind, struct slice project, struct slice name) {
+void made_add(const char *kind, struct slice project, struct slice name, pid_t by) {
     for (const struct made *m = list; m; m = m->next)
         if (is(m, kind, project, name))
             return;
     struct made *m = malloc(sizeof(*m));
     if (!m)
         abort();
-    *m = (struct made){list, strdup(kind), copy(project), copy(name), false};
+    *m = (struct made){list, strdup(kind), copy(project), copy(name), false, by};
     list = m;
 }
 
@@ -53,6 +54,13 @@ bool made_instance(struct slice project, struct slice name) {
     for (const struct made *m = list; m; m = m->next)
         if (is(m, "instance", project, name))
             return true;
+    return false;
+}
+
+bool made_by(struct slice project, struct slice name, pid_t by) {
+    for (const struct made *m = list; m; m = m->next)
+        if (is(m, "instance", project, name))
+            return m->by == by;
     return false;
 }
 

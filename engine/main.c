@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #define DEFAULT_SITE "/etc/boxdrill/site.lua"
@@ -137,10 +138,9 @@ static char *parse(char **argv) {
 
 static void check_site(void) {
     if (!options.site) {
-        if (access(DEFAULT_SITE, F_OK) == 0)
-            options.site = strdup(DEFAULT_SITE);
-        else
+        if (access(DEFAULT_SITE, F_OK) < 0 && errno == ENOENT)
             return;
+        options.site = strdup(DEFAULT_SITE);
     }
     if (access(options.site, R_OK) < 0)
         usage("--site: %s: %s", options.site, strerror(errno));
@@ -167,6 +167,29 @@ static char *script_path(const char *name, bool *installed) {
     usage("no script '%s' is installed; a file of your own needs a slash: ./%s", name, name);
 }
 
+/* Whether nobody but root (or we) can change what is installed. Only then have its scripts their
+ * grants without being asked about. */
+static bool installation_trusted(void) {
+    static const char *const parts[] = {"",      "/lua",    "/lua/prelude.lua",  "/lua/revert.lua",
+                                        "/host", "/probes", "/host/contract.lua"};
+    char path[PATH_MAX];
+    for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++) {
+        snprintf(path, sizeof(path), "%s%s", options.share, parts[i]);
+        if (!file_trusted(path))
+            return false;
+    }
+    return file_trusted(options.guest);
+}
+
+/* Each command of many side by side takes four descriptors. */
+static void raise_descriptors(void) {
+    struct rlimit l;
+    if (getrlimit(RLIMIT_NOFILE, &l) == 0) {
+        l.rlim_cur = l.rlim_max < 65536 ? l.rlim_max : 65536;
+        setrlimit(RLIMIT_NOFILE, &l);
+    }
+}
+
 static void choose_run_id(void) {
     unsigned char random[4];
     if (getrandom(random, sizeof(random), 0) != (ssize_t)sizeof(random))
@@ -185,6 +208,7 @@ static void open_standard(void) {
 int main(int argc, char **argv) {
     (void)argc;
     open_standard();
+    raise_descriptors();
     find_installation();
     const char *script = parse(argv);
     if (!script)
@@ -203,8 +227,8 @@ int main(int argc, char **argv) {
         usage("%s: %s", path, strerror(errno));
     if (memchr(source, 0, len) || source[0] == '\033')
         usage("%s: not a Lua script (bytecode is never loaded)", path);
-    int status =
-        broker_run(installed ? basename(path) : path, source, installed && file_trusted(path));
+    int status = broker_run(installed ? basename(path) : path, source,
+                            installed && file_trusted(path) && installation_trusted());
     free(path);
     return status;
 }

@@ -25,9 +25,23 @@ static void guest_path(char out[64]) {
     snprintf(out, 64, "/var/tmp/boxdrill-%s", run_id);
 }
 
+bool box_may_touch(const struct worker *w, struct slice project, struct slice name) {
+    if (!w || w->kind != KIND_PROBE || made_by(project, name, w->pid))
+        return true;
+    for (unsigned i = 0; i < w->nboxes; i++)
+        if (slice_is(name, w->boxes[i]))
+            return true;
+    return false;
+}
+
 static bool ours(struct request *r) {
     if (!arg_name(r, 0) || !arg_name(r, 1))
         return false;
+    if (!box_may_touch(r->worker, arg(r, 0), arg(r, 1))) {
+        reply_error(r, "EPERM", "%s: instance '%.*s' is not one of this probe's", r->op->name,
+                    (int)arg(r, 1).len, arg(r, 1).data);
+        return false;
+    }
     if (made_instance(arg(r, 0), arg(r, 1)))
         return true;
     reply_error(r, "EPERM", "%s: instance '%.*s' was not made by this run, and is left alone",
@@ -96,11 +110,13 @@ void op_instance_create(struct request *r) {
         {"config", 6}, {"", 0}, {"user.boxdrill", 13}, {run_id, strlen(run_id)}};
     if (incus_body(r, &body, 5, "config", tag)) {
         buffer_add(&body, "}", 2);
-        made_add("instance", arg(r, 0), arg(r, 1));
+        made_add("instance", arg(r, 0), arg(r, 1), r->worker->pid);
         change(r, "POST", "/1.0/instances?%p", body.data, CREATE_MS);
     }
     buffer_free(&body);
 }
+
+static const char stop_body[] = "{\"action\":\"stop\",\"timeout\":30,\"force\":true}";
 
 void op_instance_start(struct request *r) {
     if (ours(r))
@@ -110,35 +126,8 @@ void op_instance_start(struct request *r) {
 
 void op_instance_stop(struct request *r) {
     if (ours(r))
-        change(r, "PUT", "/1.0/instances/%n/state?%p",
-               "{\"action\":\"stop\",\"timeout\":30,\"force\":true}", STATE_MS);
+        change(r, "PUT", "/1.0/instances/%n/state?%p", stop_body, STATE_MS);
 }
-
-static void on_stopped(void *data, const struct incus_reply *reply) {
-    struct request *r = data;
-    broker_changing(-1);
-    if (!incus_failed(r, reply)) /* "already stopped" is an error of Incus's and no matter here */
-        change(r, "DELETE", "/1.0/instances/%n?%p", NULL, STATE_MS);
-}
-
-/* instance.delete PROJECT NAME: stops it with force, then deletes it. */
-void op_instance_delete(struct request *r) {
-    static const char stop[] = "{\"action\":\"stop\",\"timeout\":30,\"force\":true}";
-    if (!ours(r))
-        return;
-    char *path = incus_path(r, "/1.0/instances/%n/state?%p");
-    broker_changing(1);
-    incus_send(&(struct incus_request){.method = "PUT",
-                                       .path = path,
-                                       .body = stop,
-                                       .body_len = sizeof(stop) - 1,
-                                       .timeout_ms = STATE_MS,
-                                       .wait = true},
-               on_stopped, r);
-    free(path);
-}
-
-/* -- the program in the box -------------------------------------------------------------------- */
 
 /* The boxes that have it, or are getting it. It is written once: while one worker's exec runs it,
  * another worker's push would find it busy, or let a third run half of it. */
@@ -165,6 +154,86 @@ static void forget_pushed(const struct request *r) {
     free(gone->name);
     free(gone);
 }
+
+/* Answers with what the DELETE came to; that the instance is gone is seen, not believed. */
+struct deletion {
+    struct request *r;
+    long status;
+    struct buffer body;
+};
+
+static void deletion_end(struct deletion *d, const struct incus_reply *reply) {
+    struct request *r = d->r;
+    broker_changing(-1);
+    if (reply->code == CURLE_OK && reply->status == 404) {
+        made_gone((struct slice){"instance", 8}, arg(r, 0), arg(r, 1));
+        forget_pushed(r);
+    }
+    if (!incus_failed(r, reply)) {
+        reply_begin(r);
+        reply_add_number(r, d->status);
+        reply_add_text(r, "");
+        reply_add(r, d->body.data ? d->body.data : "", d->body.len);
+        reply_send(r);
+    }
+    buffer_free(&d->body);
+    free(d);
+}
+
+static void on_looked(void *data, const struct incus_reply *reply) {
+    deletion_end(data, reply);
+}
+
+static void on_delete(void *data, const struct incus_reply *reply) {
+    struct deletion *d = data;
+    if (reply->code != CURLE_OK) {
+        deletion_end(d, reply);
+        return;
+    }
+    d->status = reply->status;
+    buffer_add(&d->body, reply->body.data, reply->body.len);
+    char *path = incus_path(d->r, "/1.0/instances/%n?%p");
+    incus_send(&(struct incus_request){.method = "GET", .path = path, .timeout_ms = FILE_MS},
+               on_looked, d);
+    free(path);
+}
+
+static void on_stopped(void *data, const struct incus_reply *reply) {
+    struct deletion *d = data;
+    if (reply->code != CURLE_OK) {
+        deletion_end(d, reply);
+        return;
+    }
+    /* "Already stopped" is an error of Incus's, and no matter here. */
+    char *path = incus_path(d->r, "/1.0/instances/%n?%p");
+    incus_send(
+        &(struct incus_request){
+            .method = "DELETE", .path = path, .timeout_ms = STATE_MS, .wait = true},
+        on_delete, d);
+    free(path);
+}
+
+/* instance.delete PROJECT NAME: stops it with force, then deletes it. */
+void op_instance_delete(struct request *r) {
+    if (!ours(r))
+        return;
+    struct deletion *d = calloc(1, sizeof(*d));
+    if (!d)
+        abort();
+    d->r = r;
+    char *path = incus_path(r, "/1.0/instances/%n/state?%p");
+    broker_changing(1);
+    incus_send(&(struct incus_request){.method = "PUT",
+                                       .path = path,
+                                       .body = stop_body,
+                                       .body_len = sizeof(stop_body) - 1,
+                                       .timeout_ms = STATE_MS,
+                                       .wait = true},
+               on_stopped, d);
+    free(path);
+}
+
+/* -- the program in the box -------------------------------------------------------------------- */
 
 static void add_pushed(const struct request *r) {
     struct pushed *p = malloc(sizeof(*p));
@@ -246,17 +315,13 @@ void op_instance_push(struct request *r) {
     free(program);
 }
 
-static void on_unpushed(void *data, const struct incus_reply *reply) {
-    incus_reply(data, reply);
-}
-
 void op_instance_unpush(struct request *r) {
     if (!ours(r))
         return;
     forget_pushed(r);
     char *path = files_path(r);
     incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
-               on_unpushed, r);
+               incus_reply_to, r);
     free(path);
 }
 
@@ -272,7 +337,8 @@ struct box_exec {
     char operation[40];
     struct buffer wait, out[2];
     bool truncated;
-    int left; /* transfers under way */
+    bool lost; /* an output file could not be read */
+    int left;  /* transfers under way */
 };
 
 static void exec_free(struct box_exec *e) {
@@ -291,6 +357,11 @@ static char *output_path(const struct box_exec *e, int stream) {
 
 static void exec_reply(struct box_exec *e) {
     struct request *r = e->r;
+    if (e->lost) {
+        reply_error(r, "ENODATA", "instance.exec: its recorded output was lost");
+        exec_free(e);
+        return;
+    }
     reply_begin(r);
     reply_add(r, e->wait.data, e->wait.len);
     reply_add(r, e->out[0].data, e->out[0].len);
@@ -321,6 +392,8 @@ static void delete_outputs(const struct box_exec *e) {
 static void took_output(struct box_exec *e, int stream, const struct incus_reply *reply) {
     if (reply->code == CURLE_OK && reply->status == 200)
         buffer_add(&e->out[stream], reply->body.data, reply->body.len);
+    else
+        e->lost = true;
     e->truncated |= reply->truncated;
     if (--e->left == 0) {
         delete_outputs(e);

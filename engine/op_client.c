@@ -37,18 +37,20 @@ static void on_done(struct request *r, const struct exec_result *result, int err
 static bool name_ok(struct request *r, unsigned i) {
     if (!arg_name(r, i))
         return false;
-    if (box_name_is_ours(arg(r, i)))
+    bool known = made_instance(arg(r, 1), arg(r, i));
+    if (box_name_is_ours(arg(r, i)) && (!known || box_may_touch(r->worker, arg(r, 1), arg(r, i))))
         return true;
-    reply_error(r, "EPERM", "client: '%.*s' is not a name of this run", (int)arg(r, i).len,
-                arg(r, i).data);
+    reply_error(r, "EPERM", "client: '%.*s' is not a name that this worker may use",
+                (int)arg(r, i).len, arg(r, i).data);
     return false;
 }
 
-/* Text that the client could take for an option is refused. */
+/* Text that the client could take for an option, or for a remote, is refused. */
 static bool text_ok(struct request *r, unsigned i) {
-    if (arg(r, i).len && arg(r, i).data[0] != '-')
+    struct slice s = arg(r, i);
+    if (s.len && s.data[0] != '-' && !memchr(s.data, ':', s.len))
         return true;
-    reply_error(r, "EINVAL", "client: argument %u is empty or begins with '-'", i + 1);
+    reply_error(r, "EINVAL", "client: argument %u is empty, begins with '-' or has a ':'", i + 1);
     return false;
 }
 
@@ -64,7 +66,7 @@ static bool add_word(struct request *r, const char *word, char **argv, unsigned 
         if (word[0] == '@' ? !text_ok(r, i) : !name_ok(r, i))
             return false;
         if (word[0] == '+')
-            made_add("instance", arg(r, 1), arg(r, i));
+            made_add("instance", arg(r, 1), arg(r, i), r->worker->pid);
         argv[(*n)++] = arg_text(r, i);
     }
     return true;

@@ -4,10 +4,6 @@
 
 #include <stdlib.h>
 
-static void on_done(struct request *r, const struct exec_result *result, int error) {
-    job_reply(r, result, error);
-}
-
 /* exec MS GRACE CAP ARG... */
 void op_exec(struct request *r) {
     int64_t ms = 0, grace = 0, cap = 0;
@@ -26,7 +22,7 @@ void op_exec(struct request *r) {
                                        .deadline_ms = (unsigned)ms,
                                        .grace_ms = (unsigned)grace,
                                        .cap = (size_t)cap},
-              on_done);
+              job_reply);
     for (unsigned i = 0; i < n; i++)
         free(argv[i]);
     free(argv);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "job.h"
 #include "ops.h"
+#include "output.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -83,20 +84,6 @@ static int write_file(const char *path, const char *text, size_t len) {
     return 0;
 }
 
-static void on_done(struct request *r, const struct exec_result *result, int error) {
-    broker_changing(-1);
-    job_reply(r, result, error);
-}
-
-static void on_applied(struct request *r, const struct exec_result *result, int error) {
-    bool applied = result && result->state == EXEC_EXIT && result->value == 0;
-    if (applied && access("/run/systemd/system", F_OK) == 0)
-        job_run(r, (char *[]){"systemctl", "enable", "boxdrill-firewall.service", NULL}, NULL,
-                30000, on_done);
-    else
-        on_done(r, result, error);
-}
-
 /* Writes the rules and, under systemd, the unit. Returns 0 or -errno. */
 static int persist(const struct buffer *rules) {
     if (mkdir(RULES_DIR, 0755) < 0 && errno != EEXIST)
@@ -105,6 +92,28 @@ static int persist(const struct buffer *rules) {
     if (error == 0 && access("/run/systemd/system", F_OK) == 0)
         error = write_file(UNIT_FILE, unit, sizeof(unit) - 1);
     return error;
+}
+
+static void on_done(struct request *r, const struct exec_result *result, int error) {
+    struct buffer *rules = r->data;
+    broker_changing(-1);
+    buffer_free(rules);
+    free(rules);
+    job_reply(r, result, error);
+}
+
+/* Only rules that the kernel took are kept for the next boot. */
+static void on_applied(struct request *r, const struct exec_result *result, int error) {
+    bool applied = result && result->state == EXEC_EXIT && result->value == 0;
+    int unsaved = applied ? persist(r->data) : 0;
+    if (unsaved < 0)
+        output_message("firewall.apply: applied, but not kept for the next boot: %s: %s",
+                       RULES_FILE, strerror(-unsaved));
+    if (applied && unsaved == 0 && access("/run/systemd/system", F_OK) == 0)
+        job_run(r, (char *[]){"systemctl", "enable", "boxdrill-firewall.service", NULL}, NULL,
+                30000, on_done);
+    else
+        on_done(r, result, error);
 }
 
 static bool subnet_ok(const char *text) {
@@ -123,22 +132,20 @@ static bool subnet_ok(const char *text) {
 
 static void apply(struct request *r, const char *table, const char *bridge, const char *gateway,
                   const char *subnet) {
-    struct buffer rules = {0};
-    buffer_add_text(&rules, "# Written by boxdrill setup.lua.\n");
+    struct buffer *rules = calloc(1, sizeof(*rules));
+    if (!rules)
+        abort();
+    buffer_add_text(rules, "# Written by boxdrill setup.lua.\n");
     /* Declared, then deleted: so that it works whether they were there or not. */
-    buffer_printf(&rules, "table inet %s {}\ndelete table inet %s\n", table, table);
-    buffer_printf(&rules, "table bridge %s {}\ndelete table bridge %s\n", table, table);
-    add_input(&rules, table, bridge, gateway);
-    add_forward(&rules, table, bridge, subnet, slice_is(arg(r, 4), "1"));
-    int error = persist(&rules);
-    if (error < 0) {
-        reply_errno(r, -error, "firewall.apply: " RULES_FILE);
-    } else {
-        buffer_add(&rules, "", 1);
-        broker_changing(1);
-        job_run(r, (char *[]){"nft", "-f", "-", NULL}, rules.data, 30000, on_applied);
-    }
-    buffer_free(&rules);
+    buffer_printf(rules, "table inet %s {}\ndelete table inet %s\n", table, table);
+    buffer_printf(rules, "table bridge %s {}\ndelete table bridge %s\n", table, table);
+    add_input(rules, table, bridge, gateway);
+    add_forward(rules, table, bridge, subnet, slice_is(arg(r, 4), "1"));
+    r->data = rules;
+    char *text = strndup(rules->data, rules->len);
+    broker_changing(1);
+    job_run(r, (char *[]){"nft", "-f", "-", NULL}, text, 30000, on_applied);
+    free(text);
 }
 
 /* firewall.apply TABLE BRIDGE GATEWAY SUBNET IBRNAME */
@@ -148,7 +155,11 @@ void op_firewall_apply(struct request *r) {
         return;
     char *table = arg_text(r, 0), *bridge = arg_text(r, 1);
     char *gateway = arg_text(r, 2), *subnet = arg_text(r, 3);
-    if (strlen(bridge) > 15)
+    if (strncmp(table, "box", 3) != 0)
+        reply_error(r, "EINVAL",
+                    "firewall.apply: the table's name must begin with 'box': it is replaced whole, "
+                    "and nobody else's may be");
+    else if (strlen(bridge) > 15)
         reply_error(r, "EINVAL", "firewall.apply: argument 2 is not the name of an interface");
     else if (inet_pton(AF_INET, gateway, out) != 1)
         reply_error(r, "EINVAL", "firewall.apply: argument 3 is not an IPv4 address");

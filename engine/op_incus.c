@@ -3,6 +3,7 @@
 
 #include "json.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +70,8 @@ void incus_reply(struct request *r, const struct incus_reply *reply) {
     reply_send(r);
 }
 
-static void on_reply(void *data, const struct incus_reply *reply) {
-    incus_reply(data, reply);
+void incus_reply_to(void *request, const struct incus_reply *reply) {
+    incus_reply(request, reply);
 }
 
 void incus_read(struct request *r) {
@@ -78,7 +79,7 @@ void incus_read(struct request *r) {
     if (!path)
         return;
     incus_send(&(struct incus_request){.method = "GET", .path = path, .timeout_ms = READ_MS},
-               on_reply, r);
+               incus_reply_to, r);
     free(path);
 }
 
@@ -99,29 +100,66 @@ static bool safe_dnsmasq(struct slice value) {
     return ok;
 }
 
-static bool starts(struct slice s, const char *prefix) {
-    return s.len >= strlen(prefix) && memcmp(s.data, prefix, strlen(prefix)) == 0;
+static bool starts(struct slice s, const char *prefix, size_t n) {
+    return s.len >= n && memcmp(s.data, prefix, n) == 0;
 }
 
-/* What no body of ours may hold: a way out of the container, a path of the host, a program. */
-static const char *forbidden_key(struct slice section, struct slice key, struct slice value) {
-    static const char *const prefixes[] = {
-        "raw.",   "security.privileged", "security.nesting", "security.syscalls", "bridge.external",
-        "linux.", "cloud-init.",         "environment.",     "boot.host_"};
-    if (slice_is(section, "config") && slice_is(key, "raw.dnsmasq"))
-        return safe_dnsmasq(value)
-                   ? NULL
-                   : "raw.dnsmasq may hold no-resolv, dhcp-ignore-names and server= lines only";
-    for (size_t i = 0; slice_is(section, "config") && i < sizeof(prefixes) / sizeof(*prefixes); i++)
-        if (starts(key, prefixes[i]))
-            return "that key is not set by boxdrill";
-    if (!slice_is(section, "devices"))
+/* The keys that boxdrill writes, by section: whole, or up to a `*`. Nothing that leads out of a box
+ * (privileges, nesting, a path or a NIC of the host, a program) is among them. */
+static const char *const instance_keys[] = {"user.*", NULL};
+static const char *const network_keys[] = {"ipv4.*", "ipv6.*",      "dns.*", "security.acls*",
+                                           "user.*", "raw.dnsmasq", NULL};
+static const char *const nic_keys[] = {"type",   "name",   "network",  "security.*",
+                                       "ipv4.*", "ipv6.*", "limits.*", NULL};
+static const char *const root_keys[] = {"type", "path", "pool", "size", "size.*", "limits.*", NULL};
+static const char *const rule_keys[] = {
+    "action",    "source",    "destination", "protocol",    "source_port", "destination_port",
+    "icmp_type", "icmp_code", "state",       "description", NULL};
+
+static bool listed(const char *const *keys, struct slice key) {
+    for (; *keys; keys++) {
+        size_t n = strlen(*keys);
+        bool prefix = (*keys)[n - 1] == '*';
+        if (prefix ? starts(key, *keys, n - 1) : slice_is(key, *keys))
+            return true;
+    }
+    return false;
+}
+
+/* Whether a device's type, which must be among its keys, is this one. */
+static bool device_is(struct quads q, struct slice name, const char *type) {
+    for (unsigned i = 0; i < q.count; i += QUAD)
+        if (slice_is(q.strings[i], "devices") && slice_is(q.strings[i + 2], "type") &&
+            q.strings[i + 1].len == name.len &&
+            memcmp(q.strings[i + 1].data, name.data, name.len) == 0)
+            return slice_is(q.strings[i + 3], type);
+    return false;
+}
+
+/* Why a quadruple of a device may not be sent, or NULL. */
+static const char *device_refusal(struct quads q, const struct slice *s) {
+    if (device_is(q, s[1], "nic"))
+        return listed(nic_keys, s[2]) ? NULL : "boxdrill does not write that key of a NIC";
+    if (!device_is(q, s[1], "disk"))
+        return "a device is a NIC or the root disk, and says so in its type";
+    if (slice_is(s[2], "path") && !slice_is(s[3], "/"))
+        return "the only disk is the root disk";
+    return listed(root_keys, s[2]) ? NULL : "boxdrill does not write that key of a disk";
+}
+
+/* Why a quadruple may not be sent, or NULL. */
+static const char *refusal(const struct op *op, struct quads q, const struct slice *s) {
+    const char *const *keys = strncmp(op->name, "instance.", 9) == 0 ? instance_keys : network_keys;
+    if (slice_is(s[0], "devices"))
+        return device_refusal(q, s);
+    if (slice_is(s[0], "profiles"))
         return NULL;
-    if (slice_is(key, "source"))
-        return "a device with a source is not made by boxdrill";
-    if (slice_is(key, "type") && !slice_is(value, "nic") && !slice_is(value, "disk"))
-        return "devices are NICs and the root disk only";
-    return slice_is(key, "path") && !slice_is(value, "/") ? "the only disk is the root disk" : NULL;
+    bool ok = slice_is(s[0], "top")      ? slice_is(s[2], "description")
+              : slice_is(s[0], "config") ? listed(keys, s[2])
+                                         : listed(rule_keys, s[2]);
+    if (ok && slice_is(s[2], "raw.dnsmasq") && !safe_dnsmasq(s[3]))
+        return "only no-resolv, dhcp-ignore-names and server= lines";
+    return ok ? NULL : "boxdrill does not write that key";
 }
 
 /* A comma list holds the word. */
@@ -138,8 +176,8 @@ static bool allows(const char *list, struct slice word) {
 static bool body_allowed(struct request *r, struct quads q) {
     for (unsigned i = 0; i < q.count; i += QUAD) {
         const struct slice *s = q.strings + i;
-        const char *why = allows(r->op->body, s[0]) ? forbidden_key(s[0], s[2], s[3])
-                                                    : "that section is not allowed here";
+        const char *why =
+            allows(r->op->body, s[0]) ? refusal(r->op, q, s) : "that section is not allowed here";
         if (why) {
             reply_error(r, "EINVAL", "%s: %.*s %.*s: %s", r->op->name, (int)s[0].len, s[0].data,
                         (int)s[2].len, s[2].data, why);
@@ -174,11 +212,23 @@ static void on_written(void *data, const struct incus_reply *reply) {
     incus_reply(data, reply);
 }
 
+/* Incus's ETags are SHA-256 in hexadecimal, in quotes. Anything else could end the header it is
+ * sent in. Empty: there is none. */
+static bool etag_ok(struct request *r, unsigned i) {
+    struct slice s = arg(r, i);
+    bool ok = s.len <= 66;
+    for (size_t k = 0; ok && k < s.len; k++)
+        ok = isxdigit((unsigned char)s.data[k]) || (s.data[k] == '"' && (k == 0 || k == s.len - 1));
+    if (!ok)
+        reply_error(r, "EINVAL", "%s: argument %u is not an ETag of Incus's", r->op->name, i + 1);
+    return ok;
+}
+
 /* Rows "POST /1.0/networks…" (the body gets the name) and "PUT /1.0/networks/%n…" (the whole
  * body, guarded by the ETag): argument 2 is the ETag, the body follows. */
 void incus_write(struct request *r) {
-    bool create = starts((struct slice){r->op->path, strlen(r->op->path)}, "POST ");
-    if (create && !arg_name(r, 1))
+    bool create = strncmp(r->op->path, "POST ", 5) == 0;
+    if ((create && !arg_name(r, 1)) || !etag_ok(r, 2))
         return;
     struct buffer body = {0};
     buffer_add_text(&body, "{");
@@ -188,12 +238,14 @@ void incus_write(struct request *r) {
         buffer_add_text(&body, ",");
     }
     const char *rest = strchr(r->op->path, ' ') + 1;
+    char method[8];
+    snprintf(method, sizeof(method), "%.*s", (int)(rest - r->op->path - 1), r->op->path);
     char *etag = arg_text(r, 2);
     char *path = incus_path(r, rest);
     if (path && incus_body(r, &body, 3, r->op->body, NULL)) {
         buffer_add_text(&body, "}");
         broker_changing(1);
-        incus_send(&(struct incus_request){.method = create ? "POST" : "PUT",
+        incus_send(&(struct incus_request){.method = method,
                                            .path = path,
                                            .body = body.data,
                                            .body_len = body.len,

@@ -9,6 +9,8 @@
 char *incus_path(struct request *r, const char *path);
 /* Replies with status, ETag and body, or with the transport's error. */
 void incus_reply(struct request *r, const struct incus_reply *reply);
+/* The same, as a callback of incus_send with the request as its data. */
+void incus_reply_to(void *request, const struct incus_reply *reply);
 /* The transport's error alone; returns false when there was none. */
 bool incus_failed(struct request *r, const struct incus_reply *reply);
 /* Appends the body's members from the arguments from `first` on, which must be quadruples of the

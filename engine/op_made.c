@@ -12,15 +12,12 @@ void op_made_list(struct request *r) {
     reply_send(r);
 }
 
-/* made.gone KIND PROJECT NAME */
-void op_made_gone(struct request *r) {
-    if (made_gone(arg(r, 0), arg(r, 1), arg(r, 2)) < 0)
-        reply_error(r, "ENOENT", "made.gone: this run made no such thing");
-    else
-        reply_ok(r);
-}
-
+/* made.keep: a script's word for the whole run; a probe has none. */
 void op_made_keep(struct request *r) {
+    if (r->worker->kind != KIND_SCRIPT) {
+        reply_error(r, "EPERM", "made.keep: only the script that runs the probes decides that");
+        return;
+    }
     made_keep();
     reply_ok(r);
 }

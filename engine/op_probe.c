@@ -126,11 +126,24 @@ void op_probe_load(struct request *r) {
     free(file);
 }
 
+/* A verdict stands under an id: no two files may have one. */
+static bool id_taken(struct slice id) {
+    for (const struct worker *w = worker_list(); w; w = w->next)
+        if (w->id && slice_is(id, w->id))
+            return true;
+    return false;
+}
+
 /* declare ID METADATA NEED...: answered when the probe is run. */
 void op_declare(struct request *r) {
     struct worker *w = r->worker;
     if (w->id || !w->loader) {
         reply_error(r, "EINVAL", "declare: once, by a probe that is being loaded");
+        return;
+    }
+    if (id_taken(arg(r, 0))) {
+        reply_error(r, "EINVAL", "%s: id '%.*s' is another probe's", w->chunk, (int)arg(r, 0).len,
+                    arg(r, 0).data);
         return;
     }
     w->id = arg_text(r, 0);
@@ -153,11 +166,22 @@ void op_declare(struct request *r) {
     reply_send(loader);
 }
 
-/* What a probe of the installation may have; an operator's has what the command line gave. */
-static uint32_t allowed(const struct worker *w) {
+/* What a probe of the installation may have, run by a script of the installation; an operator's
+ * probe has what the command line gave, and an operator's script hands on no more than it has
+ * itself. */
+static uint32_t allowed(const struct worker *w, const struct worker *script) {
     static const uint32_t probes_may =
-        GRANT_READ | GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_CLIENT | GRANT_HOST_CONNECT;
-    return w->shipped ? probes_may : options.given | GRANT_READ;
+        GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_CLIENT | GRANT_HOST_CONNECT;
+    uint32_t base = script->shipped ? probes_may : options.given | script->grants;
+    return (w->shipped ? probes_may & base : options.given) | GRANT_READ;
+}
+
+static void keep_boxes(struct worker *w, const struct request *r) {
+    w->boxes = calloc(r->argc, sizeof(*w->boxes));
+    if (!w->boxes)
+        abort();
+    for (unsigned i = 1; i < r->argc; i++)
+        w->boxes[w->nboxes++] = arg_text(r, i);
 }
 
 /* probe.run FILE BOX... */
@@ -171,7 +195,7 @@ void op_probe_run(struct request *r) {
     w->runner = r;
     w->started_ms = now_ms();
     w->deadline_ms = now_ms() + RUN_MS;
-    uint32_t missing = w->needs & ~allowed(w);
+    uint32_t missing = w->needs & ~allowed(w, r->worker);
     struct request *declared = w->declared;
     w->declared = NULL;
     if (missing) {
@@ -181,6 +205,7 @@ void op_probe_run(struct request *r) {
         return;
     }
     w->grants |= w->needs;
+    keep_boxes(w, r);
     reply_begin(declared);
     for (unsigned i = 1; i < r->argc; i++)
         reply_add(declared, arg(r, i).data, arg(r, i).len);
@@ -238,8 +263,11 @@ void probe_ended(struct worker *w, const char *how) {
         load_failed(w, how);
         return;
     }
-    if (!w->runner)
+    if (!w->runner) {
+        if (w->id && !w->killed)
+            record(w->id, ERROR); /* it declared itself and was gone before it was asked */
         return;
+    }
     if (w->verdict < 0 || *how || w->failure) {
         w->verdict = ERROR;
         own_evidence(w, how);

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
-enum { MAX_SOURCE = 2 << 20 };
+enum { MAX_SOURCE = 2 << 20, MAX_PRINT = 256 << 10 };
 
 void op_self(struct request *r) {
     static const char *const kinds[] = {
@@ -118,6 +119,10 @@ static void answer_printers(void) {
 /* print STYLE TEXT ... */
 void op_print(struct request *r) {
     for (unsigned i = 0; i + 1 < r->argc; i += 2) {
+        if (arg(r, i + 1).len > MAX_PRINT) {
+            reply_error(r, "EINVAL", "print: at most %d bytes at once", MAX_PRINT);
+            return;
+        }
         if (output_text(arg(r, i), arg(r, i + 1)) < 0) {
             reply_error(r, "EPIPE", "print: stdout is closed");
             return;
@@ -186,6 +191,7 @@ static void ask(struct request *r, const char *question,
         callback(r, options.yes);
         return;
     }
+    tcflush(STDIN_FILENO, TCIFLUSH); /* what was typed before the question is no answer to it */
     struct buffer text = {0};
     output_escape(&text, (struct slice){question, strlen(question)});
     fprintf(stderr, "%.*s [y/N] ", (int)text.len, text.data);

@@ -35,6 +35,8 @@ void op_instance_delete(struct request *r);
 void op_instance_push(struct request *r);
 void op_instance_unpush(struct request *r);
 void op_instance_exec(struct request *r);
+/* Whether a worker may touch an instance: a probe those it was given and those it made itself. */
+bool box_may_touch(const struct worker *w, struct slice project, struct slice name);
 /* Whether a name carries the run's id. */
 bool box_name_is_ours(struct slice name);
 
@@ -49,5 +51,4 @@ void op_nft_list(struct request *r);
 void op_nft_supports(struct request *r);
 void op_firewall_apply(struct request *r);
 void op_made_list(struct request *r);
-void op_made_gone(struct request *r);
 void op_made_keep(struct request *r);

@@ -97,15 +97,15 @@ void output_on_drain(void (*callback)(void)) {
     on_drain = callback;
 }
 
-void output_finish(void) {
-    while (queue.len && !closed) {
-        ssize_t n = write(STDOUT_FILENO, queue.data, queue.len);
-        if (n > 0)
-            buffer_consume(&queue, (size_t)n);
-        else if (n < 0 && errno != EINTR && errno != EAGAIN)
-            closed = true;
-    }
-    buffer_free(&queue);
+bool output_pending(void) {
+    return queue.len && !closed;
+}
+
+/* Whether stderr takes a line now, or within a second: a reader that stands still must not stop us.
+ */
+static bool stderr_ready(void) {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, 1000) > 0 && (p.revents & POLLOUT);
 }
 
 void output_message(const char *format, ...) {
@@ -120,7 +120,8 @@ void output_message(const char *format, ...) {
     buffer_add_text(&line, "boxdrill: ");
     output_escape(&line, (struct slice){text, (size_t)len});
     buffer_add_text(&line, "\n");
-    fwrite(line.data, 1, line.len, stderr);
+    if (stderr_ready())
+        fwrite(line.data, 1, line.len, stderr);
     buffer_free(&line);
     free(text);
 }

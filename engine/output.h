@@ -1,5 +1,6 @@
 /* What boxdrill says: stdout for reports, stderr for messages. Text from workers and boxes is
- * escaped here, so that nothing a box says can move a cursor, forge a line or change a colour. */
+ * escaped here, so that nothing a box says can move a cursor or change a colour.
+ * Line breaks are left: that a line is one is the reporter's care (lua/report.lua). */
 #pragma once
 
 #include "wire.h"
@@ -12,8 +13,8 @@ bool output_full(void);
 /* Called when the queue has drained, or stdout has closed. */
 void output_on_drain(void (*callback)(void));
 bool output_closed(void);
-/* Writes all that is queued; blocks. For the end of the run. */
-void output_finish(void);
+/* Whether something is still to be written. */
+bool output_pending(void);
 /* A line on stderr, "boxdrill: …", escaped. */
 void output_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Appends text with every control character, and every byte that is not UTF-8, made visible. */

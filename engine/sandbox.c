@@ -126,12 +126,12 @@ static int add_calls(scmp_filter_ctx ctx, const int *calls, size_t n) {
     return r;
 }
 
-/* Anonymous, private, never executable. */
+/* Anonymous, private, never executable; no other flag: MAP_GROWSDOWN would pass RLIMIT_DATA by. */
 static int add_mmap(scmp_filter_ctx ctx) {
     return seccomp_rule_add(
         ctx, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 2,
         SCMP_A2(SCMP_CMP_MASKED_EQ, (scmp_datum_t) ~(PROT_READ | PROT_WRITE), 0),
-        SCMP_A3(SCMP_CMP_MASKED_EQ, MAP_ANONYMOUS | MAP_PRIVATE, MAP_ANONYMOUS | MAP_PRIVATE));
+        SCMP_A3(SCMP_CMP_MASKED_EQ, (scmp_datum_t)~MAP_NORESERVE, MAP_ANONYMOUS | MAP_PRIVATE));
 }
 
 static int add_socket(scmp_filter_ctx ctx, int socket) {

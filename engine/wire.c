@@ -150,6 +150,10 @@ int64_t wire_decode(const char *data, size_t len, struct frame *out) {
     return (int64_t)(4 + body);
 }
 
+bool wire_complete(const char *data, size_t len) {
+    return len >= 4 && (get_u32(data) > WIRE_MAX_FRAME || len >= 4 + (size_t)get_u32(data));
+}
+
 void frame_free(struct frame *f) {
     free(f->strings);
     *f = (struct frame){0};

@@ -52,6 +52,8 @@ int wire_end(struct buffer *b, size_t frame);
  * -EPROTO when it is malformed or over the limits. On success frame_free(out) when done. */
 int64_t wire_decode(const char *data, size_t len, struct frame *out);
 void frame_free(struct frame *f);
+/* Whether wire_decode would return something other than 0: a frame, or an error. */
+bool wire_complete(const char *data, size_t len);
 
 /* Whether a slice is exactly this text. */
 bool slice_is(struct slice s, const char *text);

@@ -20,6 +20,7 @@
 
 enum {
     MAX_PENDING = 512,     /* requests of one worker in flight; beyond, we stop reading */
+    MAX_UNREAD = 64 << 20, /* bytes of answers that a worker leaves unread */
     SPIN_CPU_MS = 6000,    /* twice the worker's own limit (luastate.h): it did not obey */
     TURN_WALL_MS = 120000, /* a turn without processor time either: something holds it */
 };
@@ -49,7 +50,16 @@ static void begin_turn(struct worker *w) {
     w->turn_cpu_ms = cpu_ms(w);
 }
 
+static void on_more(void *data);
+
+/* Whether a complete frame waits in what was read: nothing else would wake us for it. */
+static bool frame_waits(const struct worker *w) {
+    return !w->killed && w->pending < MAX_PENDING && wire_complete(w->in.data, w->in.len);
+}
+
 static void update_watch(struct worker *w) {
+    if (!w->more && frame_waits(w))
+        w->more = timer_start(0, on_more, w);
     short events = w->pending < MAX_PENDING ? POLLIN : 0;
     if (w->out.len)
         events |= POLLOUT;
@@ -75,8 +85,11 @@ void worker_reply(struct worker *w, const char *data, size_t len) {
         return;
     buffer_add(&w->out, data, len);
     flush_out(w);
-    if (w->pending && --w->pending == 0)
-        begin_turn(w);
+    if (w->out.len > MAX_UNREAD)
+        worker_kill(w, "it did not read its answers");
+    if (w->pending)
+        w->pending--;
+    begin_turn(w);
     update_watch(w);
 }
 
@@ -114,6 +127,13 @@ static struct request *request_new(struct worker *w, size_t len) {
 /* What a refused worker is told. */
 static const struct op no_op = {.name = "request"};
 
+static bool has_nul(const struct request *r) {
+    for (unsigned i = 0; i < r->argc; i++)
+        if (memchr(r->argv[i].data, 0, r->argv[i].len))
+            return true;
+    return false;
+}
+
 static void dispatch(struct request *r) {
     struct slice name = r->frame.strings[0];
     const struct op *op = dispatch_find(name);
@@ -125,6 +145,8 @@ static void dispatch(struct request *r) {
     else if (op->grant && !(op->grant & w->grants))
         reply_error(r, "EPERM", "%s: needs the grant '%s', which %s was not given", op->name,
                     grant_name(op->grant), w->chunk);
+    else if (!op->bytes && has_nul(r))
+        reply_error(r, "EINVAL", "%s: an argument holds a NUL byte", op->name);
     else if (r->argc < op->min || r->argc > op->max)
         reply_error(r, "EINVAL", "usage: %s %s", op->name, op->usage);
     else
@@ -133,7 +155,7 @@ static void dispatch(struct request *r) {
 
 /* Takes complete frames off what was read. */
 static void handle_frames(struct worker *w) {
-    while (w->pending < MAX_PENDING) {
+    while (!w->killed && w->pending < MAX_PENDING) {
         struct frame f;
         int64_t len = wire_decode(w->in.data, w->in.len, &f);
         if (len < 0) {
@@ -146,8 +168,16 @@ static void handle_frames(struct worker *w) {
         struct request *r = request_new(w, (size_t)len);
         buffer_consume(&w->in, (size_t)len);
         w->pending++;
+        begin_turn(w);
         dispatch(r);
     }
+}
+
+static void on_more(void *data) {
+    struct worker *w = data;
+    w->more = NULL;
+    handle_frames(w);
+    update_watch(w);
 }
 
 /* Reads what is there. Returns false at the end of the stream. */
@@ -207,6 +237,7 @@ static void worker_free(struct worker *w) {
             break;
         }
     }
+    timer_stop(w->more);
     watch_stop(w->fd_watch);
     watch_stop(w->pid_watch);
     close(w->fd);
@@ -220,6 +251,9 @@ static void worker_free(struct worker *w) {
     free(w->failure);
     free(w->id);
     free(w->metadata);
+    for (unsigned i = 0; i < w->nboxes; i++)
+        free(w->boxes[i]);
+    free(w->boxes);
     free(w);
 }
 
@@ -228,8 +262,11 @@ static void worker_free(struct worker *w) {
 static void on_end(void *data) {
     struct worker *w = data;
     int status = 0;
-    if (waitpid(w->pid, &status, WNOHANG) != w->pid)
+    pid_t pid = waitpid(w->pid, &status, WNOHANG);
+    if (pid == 0 || (pid < 0 && errno == EINTR))
         return;
+    if (pid < 0 && !w->killed)
+        w->killed = strdup("its end was not seen"); /* no status: never a clean end */
     while (!w->killed && read_in(w)) {
         size_t before = w->in.len;
         handle_frames(w);
@@ -251,11 +288,9 @@ void worker_check_all(void) {
             continue;
         if (w->deadline_ms && now > w->deadline_ms)
             worker_kill(w, "it was over its time");
-        else if (w->pending)
-            continue;
         else if (cpu_ms(w) - w->turn_cpu_ms > SPIN_CPU_MS)
             worker_kill(w, "it spun without a request and did not obey the interrupt");
-        else if (now - w->turn_ms > TURN_WALL_MS)
+        else if (!w->pending && now - w->turn_ms > TURN_WALL_MS)
             worker_kill(w, "it did nothing for two minutes");
     }
 }
@@ -288,10 +323,10 @@ static pid_t fork_worker(const char *chunk, int *fd, int *pidfd) {
         /* Above 2, wherever the broker's own descriptors happen to be. */
         worker_main(fcntl(pair[1], F_DUPFD_CLOEXEC, 3));
     }
-    int error = errno;
-    close(pair[1]);
     *fd = pair[0];
     *pidfd = pid < 0 ? -1 : pidfd_open(pid, 0);
+    int error = errno;
+    close(pair[1]);
     if (*pidfd < 0) {
         close(pair[0]); /* a worker that lost its broker ends by itself */
         errno = error;

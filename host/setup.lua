@@ -48,12 +48,9 @@ local function shown(value)
     return (value:gsub("\n", "; "))
 end
 
--- Lays `wanted` over `actual`. Returns the new map and a line for each difference.
-local function lay_over(prefix, wanted, actual)
+-- What of `wanted` is not so in `actual`: a map, and a line for each difference.
+local function differences(prefix, wanted, actual)
     local out, lines = {}, {}
-    for key, value in pairs(actual) do
-        out[key] = value
-    end
     for _, key in ipairs(contract.sorted_keys(wanted)) do
         if (actual[key] or "") ~= wanted[key] then
             lines[#lines + 1] = ("%s%s: %s -> %s"):format(prefix, key, shown(actual[key]), shown(wanted[key]))
@@ -71,18 +68,18 @@ local function plan_network(data)
     if not found then
         return {
             title = ("network %s: create"):format(wanted.name),
-            lines = select(2, lay_over("", wanted.config, {})),
+            lines = select(2, differences("", wanted.config, {})),
             apply = function()
                 return incus.create_network(data.project, wanted.name, "", wanted)
             end,
         }
     end
-    local config, lines = lay_over("", wanted.config, found.config or {})
+    local config, lines = differences("", wanted.config, found.config or {})
     return {
         title = ("network %s: change"):format(wanted.name),
         lines = lines,
         apply = function()
-            return incus.put_network(data.project, wanted.name, etag,
+            return incus.patch_network(data.project, wanted.name, etag,
                 { description = found.description, config = config })
         end,
     }
@@ -155,7 +152,7 @@ local function plan_acl(data)
             end,
         }
     end
-    wanted.description, wanted.config = found.description, found.config
+    wanted.description = found.description
     return {
         title = ("ACL %s: change"):format(name),
         lines = lines,
@@ -165,16 +162,27 @@ local function plan_acl(data)
     }
 end
 
+-- A device is written whole: its other keys stay.
+local function merged(actual, wanted)
+    local out = {}
+    for _, map in ipairs { actual, wanted } do
+        for key, value in pairs(map) do
+            out[key] = value
+        end
+    end
+    return out
+end
+
 local function plan_profile(data)
     local wanted = data.profile
     local found, etag = read("profile " .. wanted.name, incus.profile(data.project, wanted.name))
     local devices, lines = {}, {}
-    for name, device in pairs(found and found.devices or {}) do
-        devices[name] = device
-    end
     for _, name in ipairs(contract.sorted_keys(wanted.devices)) do
-        local more
-        devices[name], more = lay_over(name .. " ", wanted.devices[name], devices[name] or {})
+        local actual = found and found.devices[name] or {}
+        local _, more = differences(name .. " ", wanted.devices[name], actual)
+        if #more > 0 then
+            devices[name] = merged(actual, wanted.devices[name])
+        end
         table.move(more, 1, #more, #lines + 1, lines)
     end
     if not found then
@@ -191,8 +199,8 @@ local function plan_profile(data)
         title = ("profile %s: change"):format(wanted.name),
         lines = lines,
         apply = function()
-            return incus.put_profile(data.project, wanted.name, etag,
-                { description = found.description, config = found.config, devices = devices })
+            return incus.patch_profile(data.project, wanted.name, etag,
+                { description = found.description, devices = devices })
         end,
     }
 end

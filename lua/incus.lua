@@ -174,14 +174,15 @@ local function writer(op)
     end
 end
 
---- Create or replace, whole. @param project @param name @param etag the one just read; "" when
--- creating @param body as of incus.body
+--- Create; replace an ACL whole; change a network's keys or a profile's devices and leave the others (the
+-- description is sent along: a PATCH blanks one that is left out). @param project @param name @param etag
+-- the one just read; "" when creating @param body as of incus.body
 incus.create_network = writer "network.create"
-incus.put_network = writer "network.put"
+incus.patch_network = writer "network.patch"
 incus.create_acl = writer "acl.create"
 incus.put_acl = writer "acl.put"
 incus.create_profile = writer "profile.create"
-incus.put_profile = writer "profile.put"
+incus.patch_profile = writer "profile.patch"
 
 --- Runs the program's own argv in an instance of this run, over REST with recorded output.
 -- @param project @param name

@@ -151,7 +151,6 @@ function mint.delete(project, name)
     elseif not incus.missing(code) then
         return nil, ("%s: whether it is gone cannot be seen: %s"):format(name, message), code
     end
-    engine.call("made.gone", "instance", project, name)
     return true
 end
 

@@ -100,10 +100,22 @@ for _, quad in ipairs {
 } do
     refused("instance.create", "instance.create", project, mine, "container", "", "x", table.unpack(quad))
 end
-refused("path", "profile.put", project, "p", "", "devices", "d", "path", "/etc") -- only the root disk
-refused("devices are", "profile.put", project, "p", "", "devices", "d", "type", "unix-char")
+refused("root disk", "profile.patch", project, "p", "", "devices", "d", "type", "disk",
+    "devices", "d", "path", "/etc")
+refused("root disk", "profile.patch", project, "p", "", "devices", "d", "type", "unix-char")
+refused("root disk", "profile.patch", project, "p", "", "devices", "d", "network", "boxnet") -- no type
+for _, key in ipairs { "nictype", "parent", "host_name" } do
+    refused("key of a NIC", "profile.patch", project, "p", "", "devices", "d", "type", "nic", "devices", "d", key, "eth0")
+end
+refused("does not write", "instance.create", project, mine, "container", "", "x", "top", "", "name", "other")
+refused("not an ETag", "acl.put", project, "box-isolate", "x\r\nDELETE /1.0/instances/operators HTTP/1.1", "top", "",
+    "description", "d")
+refused("does not write", "network.patch", project, "boxnet", "", "config", "", "bridge.external_interfaces", "eth0")
+for _, name in ipairs { "filter", "incus", "nat" } do
+    refused("must begin with 'box'", "firewall.apply", name, "boxnet", "10.88.0.1", "10.88.0.0/24", "0")
+end
 for _, line in ipairs { "dhcp-script=/bin/sh", "conf-file=/etc/shadow", "server=/x/1.1.1.1 dhcp-script", "server=" } do
-    refused("raw.dnsmasq", "network.put", project, "boxnet", "", "config", "", "raw.dnsmasq", "no-resolv\n" .. line)
+    refused("raw.dnsmasq", "network.patch", project, "boxnet", "", "config", "", "raw.dnsmasq", "no-resolv\n" .. line)
 end
 refused("not a name", "instance.get", project, "../../1.0")
 refused("not a name", "instance.get", project, "a?b=c")
