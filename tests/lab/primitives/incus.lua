@@ -105,7 +105,8 @@ refused("root disk", "profile.patch", project, "p", "", "devices", "d", "type", 
 refused("root disk", "profile.patch", project, "p", "", "devices", "d", "type", "unix-char")
 refused("root disk", "profile.patch", project, "p", "", "devices", "d", "network", "boxnet") -- no type
 for _, key in ipairs { "nictype", "parent", "host_name" } do
-    refused("key of a NIC", "profile.patch", project, "p", "", "devices", "d", "type", "nic", "devices", "d", key, "eth0")
+    refused("key of a NIC", "profile.patch", project, "p", "", "devices", "d", "type", "nic",
+        "devices", "d", key, "eth0")
 end
 refused("does not write", "instance.create", project, mine, "container", "", "x", "top", "", "name", "other")
 refused("not an ETag", "acl.put", project, "box-isolate", "x\r\nDELETE /1.0/instances/operators HTTP/1.1", "top", "",
