@@ -75,6 +75,8 @@ char *read_file(const char *path, size_t max, size_t *len) {
  */
 
 static void script_ended(const struct worker *w, const char *how) {
+    if (w->refused)
+        return;
     if (w->failure)
         output_message("%s", w->failure);
     else if (*how && !run.interrupts)
@@ -234,6 +236,7 @@ int broker_run(const char *chunk, char *source, bool shipped) {
     revert();
     if (run.revert_failed)
         tell_leftovers();
+    made_end();
     job_remove_folder();
     int before = run.interrupts;
     while (output_pending() && run.interrupts == before)

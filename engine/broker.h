@@ -19,9 +19,10 @@ enum grant {
     GRANT_HOST_CONNECT = 1U << 5,
     GRANT_HOST_EXEC = 1U << 6,
     GRANT_SETUP = 1U << 7,
-    GRANT_SCRIPT = 1U << 8,
-    GRANT_PROBE = 1U << 9,
-    GRANT_REVERT = 1U << 10,
+    GRANT_JOURNAL = 1U << 8,
+    GRANT_SCRIPT = 1U << 9,
+    GRANT_PROBE = 1U << 10,
+    GRANT_REVERT = 1U << 11,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);
@@ -76,6 +77,7 @@ struct worker {
     int64_t turn_ms, turn_cpu_ms; /* when its turn began: nothing is pending, so it is running */
     int64_t deadline_ms;          /* a probe's end; 0: none */
     char *killed;                 /* why we killed it */
+    bool refused;                 /* killed before it began, and the operator was told why */
     char *failure;                /* the error it reported itself */
     /* Of a probe: its declaration, who waits for what, and its verdict (-1: none yet). */
     char *id, *metadata;

@@ -18,6 +18,7 @@ static const struct op table[] = {
 
     {"print", GRANT_SCRIPT, 2, ANY, op_print, "STYLE TEXT ...", true, NULL, NULL},
     {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", true, NULL, NULL},
+    {"refuse", GRANT_SCRIPT, 1, 1, op_refuse, "MESSAGE", true, NULL, NULL},
     {"exit", GRANT_SCRIPT, 1, 1, op_exit, "CODE", false, NULL, NULL},
     {"grant", GRANT_SCRIPT, 1, 16, op_grant, "NAME ...", false, NULL, NULL},
     {"confirm", GRANT_SCRIPT, 1, 1, op_confirm, "TEXT", true, NULL, NULL},
@@ -93,6 +94,10 @@ static const struct op table[] = {
     {"exec", GRANT_HOST_EXEC, 4, ANY, op_exec, "MS GRACE CAP ARG ...", false, NULL, NULL},
 
     {"made.list", GRANT_REVERT, 0, 0, op_made_list, "", false, NULL, NULL},
+    {"made.uuid", GRANT_BOX_MINT, 3, 3, op_made_uuid, "PROJECT NAME UUID", false, NULL, NULL},
+    {"made.foreign", GRANT_REVERT, 3, 3, op_made_foreign, "KIND PROJECT NAME", false, NULL, NULL},
+    {"journal.show", GRANT_READ, 0, 0, op_journal_show, "", false, NULL, NULL},
+    {"journal.adopt", GRANT_JOURNAL, 0, 0, op_journal_adopt, "", false, NULL, NULL},
     {"made.keep", GRANT_BOX_MINT, 0, 0, op_made_keep, "", false, NULL, NULL},
 };
 
@@ -115,11 +120,12 @@ static const struct {
     {"host.connect", "send packets from this host"},
     {"host.exec", "run any command on this host, as you"},
     {"setup", "change the host's network, ACL, profile and firewall"},
+    {"journal", "remove what an earlier run left behind"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 8 };
+enum { ASKABLE = 9 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

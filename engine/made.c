@@ -1,72 +1,204 @@
+#define _GNU_SOURCE
 #include "made.h"
 
+#include "broker.h"
+#include "journal.h"
+#include "output.h"
+
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 struct made {
     struct made *next; /* older */
-    char *kind, *project, *name;
+    struct journal_line line;
     bool kept;
-    pid_t by;
+    pid_t by; /* the worker that made it; 0: an earlier run */
 };
 
 static struct made *list;
+static bool journaled;  /* the lock is ours, and lines are written */
+static bool unreadable; /* the journal has what we could not read: it stays */
 
-static char *copy(struct slice s) {
-    char *text = slice_dup(s);
-    if (!text)
-        abort();
-    return text;
+static void copy_text(char *out, size_t size, struct slice s) {
+    snprintf(out, size, "%.*s", (int)s.len, s.data);
 }
 
-static bool is(const struct made *m, const char *kind, struct slice project, struct slice name) {
-    return strcmp(m->kind, kind) == 0 && slice_is(project, m->project) && slice_is(name, m->name);
+static bool is(const struct made *m, struct slice kind, struct slice project, struct slice name) {
+    return slice_is(kind, m->line.kind) && slice_is(project, m->line.project) &&
+           slice_is(name, m->line.name);
 }
 
-void made_add(const char *kind, struct slice project, struct slice name, pid_t by) {
-    for (const struct made *m = list; m; m = m->next)
-        if (is(m, kind, project, name))
-            return;
-    struct made *m = malloc(sizeof(*m));
+static struct made *find(struct slice kind, struct slice project, struct slice name) {
+    struct made *m = list;
+    while (m && !is(m, kind, project, name))
+        m = m->next;
+    return m;
+}
+
+static struct made *find_instance(struct slice project, struct slice name) {
+    return find((struct slice){"instance", 8}, project, name);
+}
+
+static void drop(struct made *gone) {
+    struct made **p = &list;
+    while (*p != gone)
+        p = &(*p)->next;
+    *p = gone->next;
+    free(gone);
+}
+
+static struct made *push(const struct journal_line *line, pid_t by) {
+    struct made *m = calloc(1, sizeof(*m));
     if (!m)
         abort();
-    *m = (struct made){list, strdup(kind), copy(project), copy(name), false, by};
+    *m = (struct made){.next = list, .line = *line, .by = by};
     list = m;
+    return m;
+}
+
+/* Writes a line about an entry. */
+static int note(const struct made *m, const char *verb) {
+    struct journal_line line = m->line;
+    if (!journaled)
+        return 0;
+    snprintf(line.verb, sizeof(line.verb), "%s", verb);
+    return journal_append(&line);
+}
+
+/* -- the journal of earlier runs ----------------------------------------------------------------
+ */
+
+/* Replays one line into the list. */
+static void replay(void *data, const struct journal_line *line) {
+    (void)data;
+    struct slice kind = {line->kind, strlen(line->kind)};
+    struct slice project = {line->project, strlen(line->project)};
+    struct made *m = find(kind, project, (struct slice){line->name, strlen(line->name)});
+    if (!m && strcmp(line->verb, "made") == 0)
+        push(line, 0);
+    else if (m && strcmp(line->verb, "gone") == 0)
+        drop(m);
+    else if (m && strcmp(line->verb, "kept") == 0)
+        m->kept = true;
+    else if (m && strcmp(line->verb, "uuid") == 0)
+        memcpy(m->line.extra, line->extra, sizeof(m->line.extra));
+}
+
+static int obstacle(int state) {
+    if (state < 0)
+        return state;
+    if (state == JOURNAL_DAMAGED || state == JOURNAL_VERSION) {
+        unreadable = true;
+        return MADE_UNREADABLE;
+    }
+    return made_pending() || state == JOURNAL_CUT ? MADE_LEFTOVERS : MADE_FREE;
+}
+
+static int take_over(pid_t *holder) {
+    int r = journal_lock(holder);
+    if (r < 0)
+        return r == -EAGAIN ? MADE_LOCKED : r;
+    r = obstacle(journal_read(replay, NULL));
+    journaled = r >= 0;
+    return r;
+}
+
+int made_begin(pid_t *holder) {
+    if (journaled)
+        return MADE_FREE;
+    int r = take_over(holder);
+    if (r == MADE_FREE)
+        return r;
+    /* What is left is not this run's to remove. */
+    while (list)
+        drop(list);
+    journaled = false;
+    return r;
+}
+
+int made_adopt(pid_t *holder) {
+    return journaled ? MADE_FREE : take_over(holder);
+}
+
+int made_show(void (*each)(void *, const char *), void *data) {
+    struct made *mine = list;
+    list = NULL;
+    int state = journal_read(replay, NULL);
+    for (const struct made *m = list; m; m = m->next) {
+        char when[24];
+        snprintf(when, sizeof(when), "%lld", (long long)m->line.time);
+        const char *texts[] = {m->kept ? "kept" : "open", m->line.run,  m->line.kind,
+                               m->line.project,           m->line.name, when};
+        for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+            each(data, texts[i]);
+    }
+    while (list)
+        drop(list);
+    list = mine;
+    return state;
+}
+
+/* -- this run ------------------------------------------------------------------------------------
+ */
+
+int made_add(const char *kind, struct slice project, struct slice name, pid_t by) {
+    struct journal_line line = {.extra = "-", .time = time(NULL)};
+    pid_t holder = 0;
+    int begun = options.root ? made_begin(&holder) : MADE_FREE; /* a grant of the command line's */
+    if (begun != MADE_FREE)
+        return begun == MADE_LOCKED ? -EBUSY : begun < 0 ? begun : -EEXIST;
+    if (find((struct slice){kind, strlen(kind)}, project, name))
+        return 0;
+    snprintf(line.kind, sizeof(line.kind), "%s", kind);
+    snprintf(line.run, sizeof(line.run), "%s", run_id);
+    copy_text(line.project, sizeof(line.project), project);
+    copy_text(line.name, sizeof(line.name), name);
+    struct made *m = push(&line, by);
+    int r = note(m, "made");
+    if (r < 0)
+        drop(m);
+    return r;
+}
+
+int made_uuid(struct slice project, struct slice name, struct slice uuid) {
+    struct made *m = find_instance(project, name);
+    if (!m)
+        return -ENOENT;
+    copy_text(m->line.extra, sizeof(m->line.extra), uuid);
+    return note(m, "uuid");
 }
 
 int made_gone(struct slice kind, struct slice project, struct slice name) {
-    for (struct made **p = &list; *p; p = &(*p)->next) {
-        struct made *m = *p;
-        if (!slice_is(kind, m->kind) || !is(m, m->kind, project, name))
-            continue;
-        *p = m->next;
-        free(m->kind);
-        free(m->project);
-        free(m->name);
-        free(m);
-        return 0;
-    }
-    return -ENOENT;
+    struct made *m = find(kind, project, name);
+    if (!m)
+        return -ENOENT;
+    int r = note(m, "gone");
+    if (r < 0) /* no harm: it will be looked for once more */
+        output_message("%s: %s", JOURNAL_FILE, strerror(-r));
+    drop(m);
+    return 0;
 }
 
 bool made_instance(struct slice project, struct slice name) {
-    for (const struct made *m = list; m; m = m->next)
-        if (is(m, "instance", project, name))
-            return true;
-    return false;
+    return find_instance(project, name) != NULL;
 }
 
 bool made_by(struct slice project, struct slice name, pid_t by) {
-    for (const struct made *m = list; m; m = m->next)
-        if (is(m, "instance", project, name))
-            return m->by == by;
-    return false;
+    const struct made *m = find_instance(project, name);
+    return m && m->by == by;
 }
 
 void made_keep(void) {
-    for (struct made *m = list; m; m = m->next)
+    for (struct made *m = list; m; m = m->next) {
+        if (m->kept)
+            continue;
         m->kept = true;
+        if (note(m, "kept") < 0)
+            output_message("%s: that %s is kept could not be written", JOURNAL_FILE, m->line.name);
+    }
 }
 
 bool made_pending(void) {
@@ -80,8 +212,16 @@ void made_list(void (*each)(void *, const char *), void *data) {
     for (const struct made *m = list; m; m = m->next) {
         if (m->kept)
             continue;
-        each(data, m->kind);
-        each(data, m->project);
-        each(data, m->name);
+        char when[24];
+        snprintf(when, sizeof(when), "%lld", (long long)m->line.time);
+        const char *texts[] = {m->line.kind, m->line.project, m->line.name,
+                               m->line.run,  m->line.extra,   when};
+        for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+            each(data, texts[i]);
     }
+}
+
+void made_end(void) {
+    if (journaled && !list && !unreadable && journal_remove() < 0)
+        output_message("%s: could not be removed: %s", JOURNAL_FILE, strerror(errno));
 }

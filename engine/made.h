@@ -1,14 +1,31 @@
-/* What this run made on the host, and what is to be removed at its end. */
+/* What this run made on the host, and what is to be removed at its end: in memory, and as root in
+ * the journal, where it stands before it is asked for. */
 #pragma once
 
 #include "wire.h"
 
 #include <sys/types.h>
 
+/* What made_begin found in the way. */
+enum made_obstacle { MADE_FREE, MADE_LOCKED, MADE_LEFTOVERS, MADE_UNREADABLE };
+
+/* Takes the host's lock and looks into the journal, once; required before the first made_add.
+ * holder: set with MADE_LOCKED. Returns an obstacle (only with MADE_FREE may something be made) or
+ * -errno. */
+int made_begin(pid_t *holder);
+/* Takes over what an earlier run left, so that the end of this one removes it. The same returns;
+ * with MADE_UNREADABLE what could be read was taken over. */
+int made_adopt(pid_t *holder);
+/* Calls back for everything in the journal, kept or not, with six texts each: state (open, kept),
+ * run, kind, project, name, time. Returns an enum journal_state or -errno. */
+int made_show(void (*each)(void *, const char *), void *data);
+
 /* Notes, before it is asked for, that something will be made, by the worker of that pid. Twice is
- * once. */
-void made_add(const char *kind, struct slice project, struct slice name, pid_t by);
-/* It was seen to be gone. Returns 0 or -ENOENT. */
+ * once. Returns 0, or -errno: it could not be journaled and must not be made. */
+int made_add(const char *kind, struct slice project, struct slice name, pid_t by);
+/* The instance's volatile.uuid, once it is known. Returns 0, -ENOENT or -errno. */
+int made_uuid(struct slice project, struct slice name, struct slice uuid);
+/* It was seen to be gone, or not to be ours. Returns 0 or -ENOENT. */
 int made_gone(struct slice kind, struct slice project, struct slice name);
 /* Whether this run made an instance of that name: only then may it be changed. */
 bool made_instance(struct slice project, struct slice name);
@@ -18,5 +35,8 @@ bool made_by(struct slice project, struct slice name, pid_t by);
 void made_keep(void);
 /* Whether something is to be removed. */
 bool made_pending(void);
-/* Appends kind, project, name of each to be removed, newest first. */
+/* Calls back for each to be removed, newest first, with six texts: kind, project, name, run, uuid
+ * (or "-"), time. */
 void made_list(void (*each)(void *, const char *), void *data);
+/* The end of the run: a journal in which nothing is left is removed. */
+void made_end(void);

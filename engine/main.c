@@ -29,6 +29,7 @@ static const char help[] =
     "  boxdrill setup.lua        converge this host to the contract\n"
     "  boxdrill list             the probes\n"
     "  boxdrill run ID|./FILE... single probes, in boxes made for them\n"
+    "  boxdrill journal [revert] what an earlier run left behind; remove it\n"
     "  boxdrill ./my.lua         a script of your own (a name with a slash is a file,\n"
     "                            one without is an installed script)\n"
     "\n"
@@ -148,21 +149,27 @@ static void check_site(void) {
         usage("%s: refused, others than root can write it (chown root, chmod go-w)", options.site);
 }
 
-/* The path of a script: with a slash a file, else lua/NAME.lua or host/NAME.lua. Free it. */
+/* The installed scripts; the other files beside them are their library, and no scripts. */
+static const char *const scripts[] = {"lua/drill",   "lua/run",    "lua/list",
+                                      "lua/journal", "host/setup", NULL};
+
+/* The path of a script: with a slash a file, else an installed one, with or without ".lua". Free
+ * it. */
 static char *script_path(const char *name, bool *installed) {
-    static const char *const folders[] = {"lua", "host"};
     char *path = NULL;
     size_t n = strlen(name);
-    const char *suffix = n > 4 && strcmp(name + n - 4, ".lua") == 0 ? "" : ".lua";
+    if (n > 4 && strcmp(name + n - 4, ".lua") == 0)
+        n -= 4;
     *installed = !strchr(name, '/');
     if (!*installed)
         return strdup(name);
-    for (size_t i = 0; i < 2; i++) {
-        if (asprintf(&path, "%s/%s/%s%s", options.share, folders[i], name, suffix) < 0)
+    for (size_t i = 0; scripts[i]; i++) {
+        const char *script = strchr(scripts[i], '/') + 1;
+        if (strlen(script) != n || memcmp(script, name, n) != 0)
+            continue;
+        if (asprintf(&path, "%s/%s.lua", options.share, scripts[i]) < 0)
             abort();
-        if (access(path, F_OK) == 0)
-            return path;
-        free(path);
+        return path;
     }
     usage("no script '%s' is installed; a file of your own needs a slash: ./%s", name, name);
 }

@@ -110,8 +110,12 @@ void op_instance_create(struct request *r) {
         {"config", 6}, {"", 0}, {"user.boxdrill", 13}, {run_id, strlen(run_id)}};
     if (incus_body(r, &body, 5, "config", tag)) {
         buffer_add(&body, "}", 2);
-        made_add("instance", arg(r, 0), arg(r, 1), r->worker->pid);
-        change(r, "POST", "/1.0/instances?%p", body.data, CREATE_MS);
+        int error = made_add("instance", arg(r, 0), arg(r, 1), r->worker->pid);
+        if (error < 0)
+            reply_errno(r, -error,
+                        "instance.create: not made, since the journal cannot be written");
+        else
+            change(r, "POST", "/1.0/instances?%p", body.data, CREATE_MS);
     }
     buffer_free(&body);
 }

@@ -65,8 +65,11 @@ static bool add_word(struct request *r, const char *word, char **argv, unsigned 
     for (; i < end && *n < MAX_ARGV - 1; i++) {
         if (word[0] == '@' ? !text_ok(r, i) : !name_ok(r, i))
             return false;
-        if (word[0] == '+')
-            made_add("instance", arg(r, 1), arg(r, i), r->worker->pid);
+        int error = word[0] == '+' ? made_add("instance", arg(r, 1), arg(r, i), r->worker->pid) : 0;
+        if (error < 0) {
+            reply_errno(r, -error, "client: not run, since the journal cannot be written");
+            return false;
+        }
         argv[(*n)++] = arg_text(r, i);
     }
     return true;

@@ -1,5 +1,6 @@
 /* What a worker asks about itself, the library and the operator. */
 #define _GNU_SOURCE
+#include "made.h"
 #include "ops.h"
 #include "output.h"
 #include "sandbox.h"
@@ -151,6 +152,13 @@ void op_exit(struct request *r) {
     reply_ok(r);
 }
 
+/* refuse MESSAGE: what the operator gave cannot be used; one line on stderr, exit status 2. */
+void op_refuse(struct request *r) {
+    output_message("%.*s", (int)arg(r, 0).len, arg(r, 0).data);
+    broker_exit_code(STATUS_USAGE);
+    reply_ok(r);
+}
+
 /* fail MESSAGE LAST-OPERATION: how the prelude reports an error that nobody caught. */
 void op_fail(struct request *r) {
     free(r->worker->failure);
@@ -230,13 +238,50 @@ static uint32_t asked_grants(struct request *r) {
     return grants;
 }
 
+/* Grants whose use changes the host: one run at a time, and none on what another left behind. */
+static const uint32_t CHANGING = GRANT_SETUP | GRANT_BOX_MINT | GRANT_CLIENT;
+
+/* Ends the script before it has done anything: one line, and the exit status. */
+static void refuse_start(struct request *r, enum exit_status status, const char *why) {
+    output_message("%s: %s", r->worker->chunk, why);
+    broker_exit_code(status);
+    r->worker->refused = true;
+    worker_kill(r->worker, why);
+    reply_error(r, "EPERM", "%s", why);
+}
+
+static bool may_begin(struct request *r) {
+    pid_t holder = 0;
+    char why[160];
+    int found = made_begin(&holder);
+    if (found == MADE_FREE)
+        return true;
+    if (found == MADE_LOCKED)
+        snprintf(why, sizeof(why), "another run is changing this host: process %d", (int)holder);
+    else if (found == MADE_LEFTOVERS)
+        snprintf(why, sizeof(why),
+                 "an earlier run left something behind: 'boxdrill journal' "
+                 "shows it, 'boxdrill journal revert' removes it");
+    else if (found == MADE_UNREADABLE)
+        snprintf(why, sizeof(why),
+                 "the journal of an earlier run cannot be read: see 'boxdrill "
+                 "journal'");
+    else
+        snprintf(why, sizeof(why), "the journal: %s", strerror(-found));
+    refuse_start(r, STATUS_REFUSED, why);
+    return false;
+}
+
 static void on_granted(struct request *r, bool yes) {
     r->cancel = NULL;
     if (!yes) {
         reply_error(r, "EPERM", "not granted; give it on the command line with --grant or --yes");
         return;
     }
-    r->worker->grants |= asked_grants(r);
+    uint32_t grants = asked_grants(r);
+    if ((grants & CHANGING) && !may_begin(r))
+        return;
+    r->worker->grants |= grants;
     reply_ok(r);
 }
 
@@ -252,9 +297,8 @@ void op_grant(struct request *r) {
     uint32_t grants = asked_grants(r), open = 0;
     if (!grants)
         return;
-    if (!options.root && (grants & (GRANT_SETUP | GRANT_BOX_MINT | GRANT_HOST_EXEC))) {
-        broker_exit_code(STATUS_USAGE);
-        reply_error(r, "EPERM", "%s changes this host: run it as root", r->worker->chunk);
+    if (!options.root && (grants & CHANGING)) {
+        refuse_start(r, STATUS_USAGE, "it changes this host: run it as root");
         return;
     }
     open = r->worker->shipped ? 0 : grants & ~options.given;

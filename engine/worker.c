@@ -196,7 +196,8 @@ static void reset_signals(void) {
 _Noreturn void worker_main(int socket) {
     reset_signals();
     broker_fd = socket;
-    setenv("TZ", "UTC0", 1); /* or os.date would look at files */
+    setenv("TZ", "UTC0", 1);
+    tzset(); /* looks at files, once: os.date must not */
     lua_CFunction open_cjson = find_cjson();
     lua_State *L = luastate_open();
     if (!L || !open_cjson)

@@ -42,6 +42,20 @@ function mint.recipe()
     }
 end
 
+-- Tells the journal the instance's uuid: from here on it is known by more than its name.
+local function note_uuid(project, name)
+    local instance, why, code = incus.instance(project, name)
+    if not instance then
+        return nil, ("%s: %s"):format(name, why), code
+    end
+    local noted
+    noted, why, code = engine.call("made.uuid", project, name, instance.config["volatile.uuid"])
+    if why then
+        return nil, why, code
+    end
+    return noted or true
+end
+
 --- Creates an instance; it is not started.
 -- @param name as of mint.name
 -- @param recipe as of mint.recipe
@@ -60,7 +74,7 @@ function mint.create(name, recipe, options)
     if not done then
         return nil, ("%s: %s"):format(name, why), code
     end
-    return true
+    return note_uuid(data.project, name)
 end
 
 -- The box's IPv4 address in the contract's subnet, as Incus's state of it says; nil while it has none.

@@ -23,6 +23,7 @@ local error, xpcall, tostring, type, select = error, xpcall, tostring, type, sel
 local MARK = {}
 local waiting = {} -- request id -> waiter
 local ready = {} -- tasks that can go on, in order
+local unseen = {} -- tasks that ended in an error which nobody has been told yet
 local last_op = "none"
 
 local function wake(waiter)
@@ -39,6 +40,7 @@ local function step(task)
         task.ok, task.result = result[1], result
         if not result[1] then
             task.result = { false, raw.traceback(task.co, tostring(result[2])) }
+            unseen[task] = true
         end
         wake(task)
     elseif result[2] ~= MARK then
@@ -139,6 +141,9 @@ function engine.all(functions)
     for _, task in ipairs(tasks) do
         await(task)
     end
+    for _, task in ipairs(tasks) do
+        unseen[task] = nil
+    end
     for i, task in ipairs(tasks) do
         if not task.ok then
             error(task.result[2], 0)
@@ -154,6 +159,7 @@ function engine.spawn(f, ...)
     local task = spawn(f, ...)
     return function()
         await(task)
+        unseen[task] = nil
         if not task.ok then
             error(task.result[2], 0)
         end
@@ -298,6 +304,14 @@ setmetatable(env, {
 ---------------------------------------------------------------------------------------------------
 -- What this worker is for.
 
+-- An error in a task that was started and never waited for is an error all the same.
+local function tell_unseen()
+    local task = next(unseen)
+    if task then
+        error(task.result[2], 0)
+    end
+end
+
 local function run_script(source, chunk, ...)
     local f, message = load(source, "@" .. chunk, "t", env)
     if not f then
@@ -312,6 +326,7 @@ local function run_probe(source, chunk)
     local needs = definition.needs or {}
     local boxes = pack(engine.call("declare", definition.id, probe.metadata(definition), unpack(needs)))
     local verdict, evidence = probe.run(definition, unpack(boxes, 1, boxes.n))
+    tell_unseen()
     engine.call("verdict", verdict, raw.cjson.encode(evidence))
 end
 
@@ -323,6 +338,7 @@ local function main()
         run_probe(source, chunk)
     else
         run_script(source, chunk, unpack(self, 5, self.n))
+        tell_unseen()
     end
 end
 

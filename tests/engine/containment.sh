@@ -60,6 +60,7 @@ for _, op in ipairs { "exec", "client", "instance.create", "instance.delete", "i
     assert(not ok and message:find("needs the grant", 1, true), op .. ": " .. tostring(message))
 end
 assert(getmetatable(_G) == false)
+assert(os.date("!%Y", 0) == "1970" and os.date("%H:%M", 60) == "00:01" and os.time() > 0)
 print "contained"
 END
 )
