@@ -2,10 +2,12 @@
 #include "job.h"
 
 #include "incus.h"
+#include "made.h"
 #include "output.h"
 
 #include <errno.h>
 #include <ftw.h>
+#include <glob.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,9 +65,17 @@ static int remove_entry(const char *path, const struct stat *s, int type, struct
     return remove(path);
 }
 
+/* With the host's lock in hand nobody else has such a folder: those of killed runs go too. */
 void job_remove_folder(void) {
-    if (options.root)
-        nftw(run_folder(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    glob_t found;
+    if (!options.root)
+        return;
+    if (made_locked() && glob("/run/boxdrill-????????", GLOB_NOSORT, NULL, &found) == 0) {
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            nftw(found.gl_pathv[i], remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+        globfree(&found);
+    }
+    nftw(run_folder(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void unlink_job(struct job *j) {

@@ -221,6 +221,10 @@ void made_list(void (*each)(void *, const char *), void *data) {
     }
 }
 
+bool made_locked(void) {
+    return journaled;
+}
+
 void made_end(void) {
     if (journaled && !list && !unreadable && journal_remove() < 0)
         output_message("%s: could not be removed: %s", JOURNAL_FILE, strerror(errno));

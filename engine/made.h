@@ -38,5 +38,7 @@ bool made_pending(void);
 /* Calls back for each to be removed, newest first, with six texts: kind, project, name, run, uuid
  * (or "-"), time. */
 void made_list(void (*each)(void *, const char *), void *data);
+/* Whether the host's lock is this run's. */
+bool made_locked(void);
 /* The end of the run: a journal in which nothing is left is removed. */
 void made_end(void);
