@@ -1,8 +1,9 @@
 /*
- * `listen`: a TCP and a UDP socket on one port that say who came.
+ * `listen`: a TCP and a UDP socket on one port that say who came, and what reached the links.
  */
 #define _GNU_SOURCE
 #include "ask.h"
+#include "frames.h"
 #include "net.h"
 #include "task.h"
 
@@ -46,6 +47,7 @@ struct listener {
     struct seen seen[SEEN_MAX];
     size_t seen_count;
     struct connection connections[CONNECTIONS_MAX];
+    struct frames frames;
 };
 
 /** A datagram as it came: from whom, and to which of our addresses. */
@@ -261,14 +263,18 @@ static bool receive_one(struct task *task) {
 
 /* Whoever came before the end counts, even if nobody has looked yet. */
 static void drain(struct task *task) {
+    struct listener *l = task->state;
+
     for (int i = 0; i < DRAIN_MAX && !task->done && accept_one(task); i++)
         ;
     for (int i = 0; i < DRAIN_MAX && !task->done && receive_one(task); i++)
         ;
+    for (int i = 0; i < DRAIN_MAX && l->frames.fd >= 0 && frames_take(&l->frames); i++)
+        ;
 }
 
 static void listen_finish(struct task *task, bool stopped) {
-    const struct listener *l = task->state;
+    struct listener *l = task->state;
     struct line line;
 
     drain(task);
@@ -281,6 +287,7 @@ static void listen_finish(struct task *task, bool stopped) {
     line_add(&line, "tcp", "%u", l->tcp_count);
     line_add(&line, "udp", "%u", l->udp_count);
     add_seen(l, &line);
+    frames_add(&l->frames, &line);
     task_done(task, &line);
 }
 
@@ -325,12 +332,25 @@ static int wildcard(struct endpoint *at, const struct spec *spec) {
     return endpoint_make(&spec->from, spec->port, at);
 }
 
+/* Before the port is held: by the time somebody knows of the listener, it watches. */
+static void watch_frames(struct task *task) {
+    struct listener *l = task->state;
+    int r = 0;
+
+    frames_open(&l->frames, task->spec->port, &task->spec->from);
+    if (l->frames.fd >= 0)
+        r = task_watch(task, l->frames.fd, EPOLLIN);
+    if (r)
+        l->frames.error = -r;
+}
+
 static const char *listen_open(struct task *task, int *error) {
     struct listener *l = task->state;
     struct endpoint at;
     const char *call = "scope";
     int r = wildcard(&at, task->spec);
 
+    watch_frames(task);
     if (!r) {
         task->fd = r = open_bound(at.addr.ss_family, SOCK_STREAM, &at, &call);
         if (r >= 0)
@@ -357,7 +377,7 @@ static void listen_start(struct task *task) {
 
     task->state = l;
     if (l) {
-        l->udp = -1;
+        l->udp = l->frames.fd = -1;
         failed = listen_open(task, &error);
     }
     if (failed)
@@ -372,6 +392,8 @@ static void listen_ready(struct task *task, int fd, uint32_t events) {
         accept_one(task);
     else if (fd == l->udp)
         receive_one(task);
+    else if (fd == l->frames.fd)
+        frames_take(&l->frames);
     else
         echo(l, fd);
     if (l->stopped && !task->done)
@@ -390,6 +412,8 @@ static void listen_clear(struct task *task) {
             close(l->connections[i].fd);
     if (l && l->udp >= 0)
         close(l->udp);
+    if (l && l->frames.fd >= 0)
+        close(l->frames.fd);
     free(l);
     task->state = NULL;
 }

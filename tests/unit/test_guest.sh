@@ -65,6 +65,7 @@ within() {
 }
 
 ms='ms=[0-9]+\.[0-9]{3}'
+frames='frames=[0-9]+( frames-seen=[^ ]+)?'
 v4='local=10\.9\.0\.5:[0-9]+'
 v6='local=\[fd09::5\]:[0-9]+'
 
@@ -164,7 +165,7 @@ test_tcp() {
     expect 13 "proto=tcp result=error call=async errno=EHOSTUNREACH errnum=113 $ms icmp=11/0 from=10.9.0.1 origin=icmp $v4"
     for i in 1 2 3 4 5 6; do within $i 0 700; done
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=5 tcp=5 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){5}"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=5 tcp=5 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){5} $frames"
 }
 
 test_udp() {
@@ -184,7 +185,7 @@ test_udp() {
     expect 9 "proto=udp result=error call=send errno=EPERM errnum=1 $ms $v4"
     expect 10 "proto=udp result=reply $ms $v4 bytes=9 .*"
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=4 tcp=0 udp=4 seen=(udp:10\.9\.0\.5:[0-9]+;?){4}"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=4 tcp=0 udp=4 seen=(udp:10\.9\.0\.5:[0-9]+;?){4} $frames"
 }
 
 test_icmp() {
@@ -231,7 +232,7 @@ test_ipv6() {
     expect 14 "proto=tcp result=error call=connect errno=ENETUNREACH errnum=101 $ms.*"
     expect 15 "proto=tcp result=failed call=scope errno=ENODEV errnum=19 $ms"
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=2 tcp=1 udp=1 seen=tcp:\[fd09::5\]:[0-9]+;udp:\[fd09::5\]:[0-9]+"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=2 tcp=1 udp=1 seen=tcp:\[fd09::5\]:[0-9]+;udp:\[fd09::5\]:[0-9]+ $frames"
 }
 
 # Nobody answers ARP or ND: on the own link the own kernel says so, behind the router the router.
@@ -292,7 +293,7 @@ test_listen_bound() {
     run t proto=listen,port=80,ms=100,token=$token,bind=10.9.1.3 -- \
         proto=listen,port=80,ms=100,token=$token,bind=10.9.1.4 -- proto=listen,port=80,ms=100,token=$token
     expect 1 "proto=listen result=failed call=tcp-bind errno=EADDRINUSE errnum=98 $ms"
-    expect 2 "proto=listen result=listened $ms stopped=0 arrivals=0 tcp=0 udp=0"
+    expect 2 "proto=listen result=listened $ms stopped=0 arrivals=0 tcp=0 udp=0 $frames"
     within 2 100 600
     expect 3 "proto=listen result=failed call=tcp-bind errno=EADDRINUSE errnum=98 $ms"
     run a proto=udp,to=10.9.1.3,port=80,ms=500 proto=udp,to=10.9.1.7,port=80,ms=500 proto=tcp,to=10.9.1.3,port=80,ms=500
@@ -310,6 +311,65 @@ test_listen_bound() {
     expect 1 "proto=udp result=reply .*"
     stop_on_target 10.9.1.3
     expect 1 "proto=listen result=listened $ms stopped=1 arrivals=3 tcp=1 udp=2 .*"
+}
+
+# came KIND:ADDR@MAC...: exactly these senders are in the listener's frames-seen, in any order and number.
+came() {
+    local seen
+    checks=$((checks + 1))
+    seen=$(sed -n 's/.* frames-seen=\([^ ]*\).*/\1/p' <<<"$out" | tr ';' '\n' | sed 's/\*[0-9]*$//' | sort)
+    [ "$seen" = "$(printf '%s\n' "$@" | sort)" ] || fail "frames-seen is not $*"
+}
+
+mac_of() { ip netns exec "$1" cat "/sys/class/net/$2/address"; }
+
+# A firewall of the box's own hides what came from its sockets, not from its link: what others send
+# to the port, echo requests, and who asks for the address. Nothing else, and nothing of its own.
+test_frames() {
+    local router p=10.9.1.7 q=fd09:1::7
+    router=$(mac_of r eth1)
+    ip netns exec t nft -f - <<'NFT'
+table inet guest {
+    chain input { type filter hook input priority 0; policy drop; iif lo accept; ct state established,related accept; }
+}
+NFT
+    listen_on_target ,bind=$p $p
+    ip -n r neigh flush dev eth1
+    run a proto=tcp,to=$p,port=80,ms=1500 proto=udp,to=$p,port=80,ms=300 proto=icmp,to=$p,ms=300 \
+        proto=tcp,to=10.9.1.6,port=81,ms=300 proto=udp,to=$p,port=81,ms=300
+    for i in 1 2 3 4 5; do expect $i "proto=(tcp|udp|icmp) result=timeout $ms.*"; done
+    run t proto=icmp,to=10.9.1.1,ms=500 proto=udp,to=10.9.1.1,port=80,ms=300 proto=tcp,to=$p,port=80,ms=300
+    stop_on_target $p
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=1 tcp=1 udp=0 seen=tcp:10\.9\.1\.[27]:[0-9]+ $frames"
+    came "arp:10.9.1.1@$router" "tcp:10.9.0.5@$router" "udp:10.9.0.5@$router" "icmp:10.9.0.5@$router"
+
+    listen_on_target
+    ip netns exec t nft add rule inet guest input icmpv6 type '{ nd-neighbor-solicit, nd-neighbor-advert }' accept
+    ip -n r neigh flush dev eth1
+    run a proto=tcp,to=$q,port=80,ms=1500 proto=udp,to=$q,port=80,ms=300 proto=icmp,to=$q,ms=300 \
+        proto=tcp,to=$q,port=81,ms=300
+    stop_on_target
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=0 tcp=0 udp=0 $frames"
+    came "tcp:fd09::5@$router" "udp:fd09::5@$router" "icmp:fd09::5@$router" \
+        "nd:$(ip -n r -6 -o address show dev eth1 scope link | sed 's/.*inet6 \([^/]*\).*/\1/')@$router"
+    ip netns exec t nft delete table inet guest
+}
+
+# More senders than fit are counted; who may not watch says so.
+test_frames_bounds() {
+    local specs=() i
+    listen_on_target
+    for i in $(seq 100 199); do
+        ip -n a address add "10.9.0.$i/24" dev eth0
+        specs+=("proto=udp,to=10.9.1.7,port=80,ms=300,from=10.9.0.$i")
+    done
+    run a "${specs[@]}"
+    for i in $(seq 100 199); do ip -n a address del "10.9.0.$i/24" dev eth0; done
+    stop_on_target
+    expect 1 "proto=listen result=listened .* frames=10[0-9] frames-seen=([^; ]+;?){64} frames-more=3[6-9]"
+    out=$(ip netns exec t setpriv --bounding-set -net_raw --inh-caps -net_raw \
+        "$guest" attempt nonce=$nonce proto=listen,port=80,ms=100,token=$token)
+    expect 1 "proto=listen result=listened $ms stopped=0 arrivals=0 tcp=0 udp=0 frames-errno=EPERM"
 }
 
 # The reply to a datagram comes from the address it was sent to, though another would be routed.
@@ -358,7 +418,7 @@ test_await() {
     expect 2 "proto=await result=timeout $ms other=1"
     run t proto=listen,port=80,ms=4000,token=$token proto=await,port=80,token=$token,ms=3000 \
         proto=stop,port=80,token=$token,ms=3000
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=0 tcp=0 udp=0"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=0 tcp=0 udp=0 $frames"
     expect 3 "proto=stop result=stopped $ms"
 }
 
@@ -375,7 +435,7 @@ test_stages() {
     wait $pid
     out=$(cat /run/stages.out)
     expect 1 "proto=icmp result=reply .*"
-    expect 2 "proto=listen result=listened $ms stopped=1 arrivals=2 tcp=1 udp=1 seen=tcp:10\.9\.1\.[27]:[0-9]+;udp:10\.9\.0\.5:[0-9]+"
+    expect 2 "proto=listen result=listened $ms stopped=1 arrivals=2 tcp=1 udp=1 seen=tcp:10\.9\.1\.[27]:[0-9]+;udp:10\.9\.0\.5:[0-9]+ $frames"
     expect 3 "proto=icmp result=reply .*"
     checks=$((checks + 1))
     [ "$(sed "s/^$nonce //; s/ .*//" <<<"$out" | tr '\n' ' ')" = "stage=1 n=1 stage=2 n=2 stage=3 n=3 end=3 " ] ||
@@ -418,7 +478,7 @@ test_many_arrivals() {
     for i in $(seq 100); do specs+=("proto=tcp,to=10.9.1.7,port=80,ms=3000"); done
     run a "${specs[@]}"
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=100 tcp=100 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){64} more=36"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=100 tcp=100 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){64} more=36 $frames"
 }
 
 # Output that is lost is seen to be lost: the end line is missing, and the status is not 0.
