@@ -33,13 +33,13 @@ check "unchanged is the same" same
 seen "an instance's key" "incus config set work user.x=1" "incus config unset work user.x"
 seen "an instance" "incus init images:debian/13/cloud x -p box-net" "incus delete -f x"
 seen "a network's key" "incus network set boxnet user.x=1" "incus network unset boxnet user.x"
-seen "a network" "incus network create x ipv4.address=none ipv6.address=none" "incus network delete x"
+seen "a network" "incus network create xx ipv4.address=none ipv6.address=none" "incus network delete xx"
 seen "an ACL's rule" "incus network acl rule add box-isolate egress action=drop destination=203.0.113.9/32" \
     "incus network acl rule remove box-isolate egress action=drop destination=203.0.113.9/32"
 seen "a profile's key" "incus profile set box-net user.x=1" "incus profile unset box-net user.x"
 seen "an nft rule" "nft add rule inet box input tcp dport 1 accept" \
     "nft -a list chain inet box input | sed -n 's/.*dport 1 accept # handle //p' | xargs nft delete rule inet box input handle"
-seen "a link" "ip link add x type dummy" "ip link del x"
+seen "a link" "ip link add x type bridge" "ip link del x"
 seen "a port's isolation" "for p in \$(ls /sys/class/net/boxnet/brif); do bridge link set dev \$p isolated off; done" \
     "for p in \$(ls /sys/class/net/boxnet/brif); do bridge link set dev \$p isolated on; done"
 seen "a process" "setsid sleep 1234 >/dev/null 2>&1 & sleep 0.2" \
