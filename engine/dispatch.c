@@ -18,6 +18,7 @@ static const struct op table[] = {
 
     {"print", GRANT_SCRIPT, 2, ANY, op_print, "STYLE TEXT ...", NULL, NULL},
     {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", NULL, NULL},
+    {"warn", GRANT_SCRIPT, 1, 1, op_warn, "TEXT", NULL, NULL},
     {"exit", GRANT_SCRIPT, 1, 1, op_exit, "CODE", NULL, NULL},
     {"grant", GRANT_SCRIPT, 1, 16, op_grant, "NAME ...", NULL, NULL},
     {"confirm", GRANT_SCRIPT, 1, 1, op_confirm, "TEXT", NULL, NULL},
@@ -62,6 +63,15 @@ static const struct op table[] = {
     {"instance.exec", GRANT_BOX_EXEC, 5, ANY, op_instance_exec, "PROJECT NAME MS CAP ARG ...", NULL,
      NULL},
     {"client", GRANT_CLIENT, 2, 24, op_client, "FORM PROJECT ARG ...", NULL, NULL},
+
+    {"box.path", GRANT_READ, 0, 0, op_box_path, "", NULL, NULL},
+    {"box.tree", GRANT_BOX_CLI, 1, 3, op_box_tree, "VERSION | templates NAME FILE", NULL, NULL},
+    {"box", GRANT_BOX_CLI, 4, 40, op_box, "PROJECT MS CAP [BOX_NAME=VALUE ...] WORD ...", NULL,
+     NULL},
+    {"box.once", GRANT_BOX_CLI, 4, 40, op_box_once, "PROJECT MS CAP [BOX_NAME=VALUE ...] WORD ...",
+     NULL, NULL},
+    {"box.template", GRANT_BOX_CLI, 7, 40, op_box_template,
+     "PROJECT NAME FILE TEXT MS CAP WORD ...", NULL, NULL},
 
     {"network.create", GRANT_SETUP, 3, ANY, incus_write,
      "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", "POST /1.0/networks?%p", "top,config"},
@@ -108,11 +118,12 @@ static const struct {
     {"host.connect", "send packets from this host"},
     {"host.exec", "run any command on this host, as you"},
     {"setup", "change the host's network, ACL, profile and firewall"},
+    {"box.cli", "run the box CLI under drill"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 8 };
+enum { ASKABLE = 9 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

@@ -138,6 +138,15 @@ void op_progress(struct request *r) {
     reply_ok(r);
 }
 
+/* warn TEXT: on stderr. */
+void op_warn(struct request *r) {
+    struct buffer text = {0};
+    output_escape(&text, arg(r, 0));
+    fwrite(text.data, 1, text.len, stderr);
+    buffer_free(&text);
+    reply_ok(r);
+}
+
 void op_exit(struct request *r) {
     int64_t code = 0;
     if (!arg_number(r, 0, 0, 255, &code))
@@ -246,7 +255,8 @@ void op_grant(struct request *r) {
     uint32_t grants = asked_grants(r), open = 0;
     if (!grants)
         return;
-    if (!options.root && (grants & (GRANT_SETUP | GRANT_BOX_MINT | GRANT_HOST_EXEC))) {
+    if (!options.root &&
+        (grants & (GRANT_SETUP | GRANT_BOX_MINT | GRANT_HOST_EXEC | GRANT_BOX_CLI))) {
         broker_exit_code(STATUS_USAGE);
         reply_error(r, "EPERM", "%s changes this host: run it as root", r->worker->chunk);
         return;
