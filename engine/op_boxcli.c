@@ -447,6 +447,7 @@ static char *all_arguments(const struct request *r) {
     struct buffer b = {0};
     for (unsigned i = 0; i < r->argc; i++)
         buffer_printf(&b, "%.*s\n", (int)arg(r, i).len, arg(r, i).data);
+    buffer_add(&b, "", 1);
     return b.data;
 }
 

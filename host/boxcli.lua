@@ -283,7 +283,7 @@ local function new_identity(name, is_vm)
     if faults.clone then
         return must(CALL_MS, "start", name)
     elseif not is_vm then
-        must(CALL_MS, "file", "push", "-q", "/dev/null", name .. "/etc/machine-id")
+        must(CALL_MS, "file", "push", "-q", "--mode", "0444", "/dev/null", name .. "/etc/machine-id")
         return must(CALL_MS, "start", name)
     end
     must(CALL_MS, "start", name)
