@@ -20,9 +20,10 @@ enum grant {
     GRANT_HOST_EXEC = 1U << 6,
     GRANT_SETUP = 1U << 7,
     GRANT_JOURNAL = 1U << 8,
-    GRANT_SCRIPT = 1U << 9,
-    GRANT_PROBE = 1U << 10,
-    GRANT_REVERT = 1U << 11,
+    GRANT_BOX_CLI = 1U << 9,
+    GRANT_SCRIPT = 1U << 10,
+    GRANT_PROBE = 1U << 11,
+    GRANT_REVERT = 1U << 12,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);
@@ -48,6 +49,7 @@ enum exit_status {
 /* The command line, and what follows from where the program is installed. Set once by main. */
 struct options {
     char *site;  /* --site, or the default where it exists, or NULL */
+    char *box;   /* --box: the CLI under drill; NULL: the one on PATH */
     char *share; /* directory of lua/, probes/ and host/ */
     char *guest; /* the program pushed into boxes */
     char **args; /* what the script gets */

@@ -18,6 +18,7 @@ static const struct op table[] = {
 
     {"print", GRANT_SCRIPT, 2, ANY, op_print, "STYLE TEXT ...", true, NULL, NULL},
     {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", true, NULL, NULL},
+    {"warn", GRANT_SCRIPT, 1, 1, op_warn, "TEXT", true, NULL, NULL},
     {"refuse", GRANT_SCRIPT, 1, 1, op_refuse, "MESSAGE", true, NULL, NULL},
     {"exit", GRANT_SCRIPT, 1, 1, op_exit, "CODE", false, NULL, NULL},
     {"grant", GRANT_SCRIPT, 1, 16, op_grant, "NAME ...", false, NULL, NULL},
@@ -71,6 +72,16 @@ static const struct op table[] = {
      false, NULL, NULL},
     {"client", GRANT_CLIENT, 2, 24, op_client, "FORM PROJECT ARG ...", false, NULL, NULL},
 
+    {"box.path", GRANT_READ, 0, 0, op_box_path, "", false, NULL, NULL},
+    {"box.tree", GRANT_BOX_CLI, 1, 3, op_box_tree, "VERSION | templates NAME FILE", false, NULL,
+     NULL},
+    {"box", GRANT_BOX_CLI, 4, 40, op_box, "PROJECT MS CAP [BOX_NAME=VALUE ...] WORD ...", false,
+     NULL, NULL},
+    {"box.once", GRANT_BOX_CLI, 4, 40, op_box_once, "PROJECT MS CAP [BOX_NAME=VALUE ...] WORD ...",
+     false, NULL, NULL},
+    {"box.template", GRANT_BOX_CLI, 7, 40, op_box_template,
+     "PROJECT NAME FILE TEXT MS CAP WORD ...", false, NULL, NULL},
+
     {"network.create", GRANT_SETUP, 3, ANY, incus_write,
      "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", false, "POST /1.0/networks?%p",
      "top,config"},
@@ -121,11 +132,12 @@ static const struct {
     {"host.exec", "run any command on this host, as you"},
     {"setup", "change the host's network, ACL, profile and firewall"},
     {"journal", "remove what an earlier run left behind"},
+    {"box.cli", "run the box CLI under drill"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 9 };
+enum { ASKABLE = 10 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

@@ -46,6 +46,14 @@ char *const *job_environment(void) {
     return environment;
 }
 
+/* What the client would write itself: the images' server, which a box CLI names. */
+static const char client_configuration[] = "default-remote: local\n"
+                                           "remotes:\n"
+                                           "  images:\n"
+                                           "    addr: https://images.linuxcontainers.org\n"
+                                           "    protocol: simplestreams\n"
+                                           "    public: true\n";
+
 void job_make_folder(void) {
     char path[64];
     if (!options.root || mkdir(run_folder(), 0700) < 0)
@@ -53,7 +61,7 @@ void job_make_folder(void) {
     snprintf(path, sizeof(path), "%s/config.yml", run_folder());
     FILE *f = fopen(path, "wxe");
     if (f) {
-        fputs("{}\n", f);
+        fputs(client_configuration, f);
         fclose(f);
     }
 }
@@ -119,6 +127,14 @@ static struct job *find(const struct request *r) {
     return j;
 }
 
+size_t job_output_len(const struct request *r) {
+    const struct job *j = find(r);
+    struct stat out = {0}, err = {0};
+    if (!j || fstat(j->run.out_fd, &out) < 0 || fstat(j->run.err_fd, &err) < 0)
+        return 0;
+    return (size_t)(out.st_size + err.st_size);
+}
+
 static void cancel(struct request *r) {
     const struct job *j = find(r);
     if (j)
@@ -143,15 +159,11 @@ void job_start(struct request *r, const struct supervise_spec *spec,
     j->watch = watch_start(j->run.pidfd, POLLIN, on_end, j);
 }
 
-void job_reply(struct request *r, const struct exec_result *result, int error) {
+static void begin_reply(struct request *r, const struct exec_result *result) {
     static const char *const states[] = {[EXEC_EXIT] = "exit",
                                          [EXEC_SIGNAL] = "signal",
                                          [EXEC_TIMEOUT] = "timeout",
                                          [EXEC_ERROR] = "error"};
-    if (!result) {
-        reply_errno(r, error, "could not supervise the command");
-        return;
-    }
     reply_begin(r);
     reply_add_text(r, states[result->state]);
     if (result->state == EXEC_ERROR) {
@@ -164,6 +176,25 @@ void job_reply(struct request *r, const struct exec_result *result, int error) {
     reply_add_number(r, result->ms);
     reply_add(r, result->out, result->out_len);
     reply_add(r, result->err, result->err_len);
+}
+
+void job_reply(struct request *r, const struct exec_result *result, int error) {
+    if (!result) {
+        reply_errno(r, error, "could not supervise the command");
+        return;
+    }
+    begin_reply(r, result);
+    reply_send(r);
+}
+
+void job_reply_extra(struct request *r, const struct exec_result *result, int error,
+                     int64_t extra) {
+    if (!result) {
+        reply_errno(r, error, "could not supervise the command");
+        return;
+    }
+    begin_reply(r, result);
+    reply_add_number(r, extra);
     reply_send(r);
 }
 

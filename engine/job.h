@@ -23,12 +23,18 @@ void job_reply_output(struct request *r, const struct exec_result *result, int e
  * stderr. */
 void job_reply(struct request *r, const struct exec_result *result, int error);
 
+/* The same, with a number at the end. */
+void job_reply_extra(struct request *r, const struct exec_result *result, int error, int64_t extra);
+/* How much the request's command has written so far, in bytes. */
+size_t job_output_len(const struct request *r);
+
 /* The environment of every command: PATH, HOME, LC_ALL=C, and the client's own configuration
  * folder, which lives in the run's own. */
 char *const *job_environment(void);
 
-/* Makes the folder that INCUS_CONF names, with an empty configuration in it: without one the client
- * greets its first user, and leaves files in root's home. Root only; else nothing is done. */
+/* Makes the folder that INCUS_CONF names, with a configuration of its own in it: without one the
+ * client greets its first user, and leaves files in root's home. Root only; else nothing is done.
+ */
 void job_make_folder(void);
 void job_remove_folder(void);
 

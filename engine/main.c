@@ -37,8 +37,9 @@ static const char help[] =
     "  --json            one JSON object a line (docs/json.md)\n"
     "  --yes             answer yes to every question\n"
     "  --grant NAME      give your own script or probe a grant: box.mint, box.exec,\n"
-    "                    client, host.connect, host.exec, setup\n"
+    "                    box.cli, client, host.connect, host.exec, setup\n"
     "  --site FILE       the site's contract, instead of " DEFAULT_SITE "\n"
+    "  --box PATH        the box CLI to drill, instead of `box` on PATH\n"
     "  --sandbox-selftest  prove the sandbox on this kernel\n"
     "  --help, --version\n"
     "\n"
@@ -92,6 +93,10 @@ static bool take_option(char **argv, int *i) {
         options.yes = true;
     else if (strcmp(a, "--site") == 0)
         options.site = strdup(value_of(argv, i));
+    else if (strcmp(a, "--box") == 0)
+        options.box = strdup(value_of(argv, i));
+    else if (strncmp(a, "--box=", 6) == 0)
+        options.box = strdup(a + 6);
     else if (strcmp(a, "--grant") == 0)
         give(value_of(argv, i));
     else if (strncmp(a, "--grant=", 8) == 0)
@@ -149,9 +154,24 @@ static void check_site(void) {
         usage("%s: refused, others than root can write it (chown root, chmod go-w)", options.site);
 }
 
+/* What is run as root is nobody else's to change. */
+static void check_box(void) {
+    if (!options.box)
+        return;
+    char *path = realpath(options.box, NULL);
+    if (!path || access(path, X_OK) < 0)
+        usage("--box: %s: %s", options.box, strerror(errno));
+    if (!file_trusted(path))
+        usage("%s: refused, others than root can write it (chown root, chmod go-w)", path);
+    if (options.box[0] != '/')
+        options.box = path;
+    else
+        free(path);
+}
+
 /* The installed scripts; the other files beside them are their library, and no scripts. */
-static const char *const scripts[] = {"lua/drill",   "lua/run",    "lua/list",
-                                      "lua/journal", "host/setup", NULL};
+static const char *const scripts[] = {"lua/drill",  "lua/run",  "lua/list", "lua/journal",
+                                      "host/setup", "host/box", NULL};
 
 /* The path of a script: with a slash a file, else an installed one, with or without ".lua". Free
  * it. */
@@ -225,6 +245,7 @@ int main(int argc, char **argv) {
     options.root = geteuid() == 0;
     options.color = isatty(STDOUT_FILENO) && !getenv("NO_COLOR");
     check_site();
+    check_box();
     choose_run_id();
     bool installed = false;
     size_t len = 0;

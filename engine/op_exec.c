@@ -16,6 +16,7 @@ void op_exec(struct request *r) {
         abort();
     for (unsigned i = 0; i < n; i++)
         argv[i] = arg_text(r, i + 3);
+    job_make_folder();
     job_start(r,
               &(struct supervise_spec){.argv = argv,
                                        .envp = job_environment(),

@@ -36,7 +36,7 @@ int probe_status(void) {
         const unsigned *c = counts[phase];
         unsigned ran = 0;
         for (int v = 0; v < VERDICTS; v++)
-            ran += c[v];
+            ran += v == SKIP ? 0 : c[v];
         failed |= c[FAIL] || c[VETO];
         unsure |= c[SUSPECT] || c[ERROR] || (ran && !c[PASS]);
     }
@@ -171,7 +171,7 @@ void op_declare(struct request *r) {
  * itself. */
 static uint32_t allowed(const struct worker *w, const struct worker *script) {
     static const uint32_t probes_may =
-        GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_CLIENT | GRANT_HOST_CONNECT;
+        GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_BOX_CLI | GRANT_CLIENT | GRANT_HOST_CONNECT;
     uint32_t base = script->shipped ? probes_may : options.given | script->grants;
     return (w->shipped ? probes_may & base : options.given) | GRANT_READ;
 }

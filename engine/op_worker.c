@@ -144,6 +144,15 @@ void op_progress(struct request *r) {
     reply_ok(r);
 }
 
+/* warn TEXT: on stderr. */
+void op_warn(struct request *r) {
+    struct buffer text = {0};
+    output_escape(&text, arg(r, 0));
+    fwrite(text.data, 1, text.len, stderr);
+    buffer_free(&text);
+    reply_ok(r);
+}
+
 void op_exit(struct request *r) {
     int64_t code = 0;
     if (!arg_number(r, 0, 0, 255, &code))
@@ -239,7 +248,7 @@ static uint32_t asked_grants(struct request *r) {
 }
 
 /* Grants whose use changes the host: one run at a time, and none on what another left behind. */
-static const uint32_t CHANGING = GRANT_SETUP | GRANT_BOX_MINT | GRANT_CLIENT;
+static const uint32_t CHANGING = GRANT_SETUP | GRANT_BOX_MINT | GRANT_BOX_CLI | GRANT_CLIENT;
 
 /* Ends the script before it has done anything: one line, and the exit status. */
 static void refuse_start(struct request *r, enum exit_status status, const char *why) {

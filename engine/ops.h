@@ -11,6 +11,7 @@ void op_options(struct request *r);
 void op_sleep(struct request *r);
 void op_print(struct request *r);
 void op_progress(struct request *r);
+void op_warn(struct request *r);
 void op_exit(struct request *r);
 void op_refuse(struct request *r);
 void op_fail(struct request *r);
@@ -40,6 +41,13 @@ void op_instance_exec(struct request *r);
 bool box_may_touch(const struct worker *w, struct slice project, struct slice name);
 /* Whether a name carries the run's id. */
 bool box_name_is_ours(struct slice name);
+
+/* op_boxcli.c */
+void op_box(struct request *r);
+void op_box_once(struct request *r);
+void op_box_path(struct request *r);
+void op_box_template(struct request *r);
+void op_box_tree(struct request *r);
 
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);

@@ -117,6 +117,40 @@ return {
     -- file says which there are.
     listeners = {},
 
+    -- The box CLI under drill (phase B): what is expected of its texts, as Lua patterns, looked for in
+    -- stdout and stderr together. $name and the like are what the drill gave it, and literal.
+    cli = {
+        template = "blank",         -- the template that boxes are minted from
+        template_file = "box.env",  -- in the CLI's tree: templates/NAME/FILE, lines KEY="value"
+        call = 30000,               -- one call
+        mint = 300000,              -- one mint, cloud-init included
+        heartbeat = 5000,           -- a slow mint says something at least so often
+        -- Programs that a template brings, asked for --version: { template = T, program = P }.
+        programs = {},
+        texts = {
+            no_boxes = "no boxes yet",
+            list_header = "NAME%s+STATE%s+TYPE%s+SNAPSHOTS",
+            templates = "TEMPLATES",
+            no_template = "no such template: $template",
+            unknown_key = "unknown key '$key'",
+            ready = "ready",
+            mint_failed = "[Cc]loud%-init",
+            cloned = "cloned $name/$label",
+            clone_resources = "a clone carries its source's resources",
+            info_row = "$key%s+$value",
+            info_clone = "new %-%-name %S+ %-%-from $name/%S+",
+            running = "is RUNNING.*[Ss]top it: box down $name",
+            renamed = "renamed $name to $new",
+            hatch = "incus config show $name",
+            hatch_warning = "warning: this can move the box off the isolation stack",
+            not_forced = "without %-%-force",
+            did_you_mean = "did you mean '$verb'",
+            unknown_option = "unknown option: $option",
+            points_at_info = "box info",
+            no_such_box = "no such box: $name",
+        },
+    },
+
     -- Never sent a packet: "ADDRESS", "ADDRESS/BITS", or "ADDRESS:PORT" ("[ADDRESS]:PORT").
     exclude = {},
 

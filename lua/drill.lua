@@ -1,5 +1,6 @@
 --- The drill: mints two boxes, asks every question of the selected phases, says what it found, and takes
 -- the boxes away again.
+local cli = require "cli"
 local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
@@ -16,7 +17,7 @@ usage: boxdrill drill.lua [options]
 
 Audits this host: mints boxes of its own, measures from inside them, and deletes them.
 
-  --phase A,C      the phases to run (default: all there are)
+  --phase A,B,C    the phases to run (default: all there are)
   --dry-run        say what would be made and every address and port that would get a packet
   --hold SECONDS   wait after the boxes are up, before the first question
   --keep-boxes     leave the boxes standing
@@ -59,16 +60,20 @@ local function selected_phases(text, probes)
     return phases
 end
 
--- Whether one of the probes makes instances of its own.
-local function mints(probes)
-    for _, probe in ipairs(probes) do
-        for _, grant in ipairs(probe.needs or {}) do
-            if grant == "box.mint" then
-                return true
-            end
-        end
+-- What phase B does, as lines of text.
+local function plan_cli(probes)
+    if not session.needs(probes, "box.cli") then
+        return {}
     end
-    return false
+    local found, why = cli.find()
+    if not found then
+        return { "  phase B is skipped: " .. why }
+    end
+    return {
+        ("  boxes bd-%s-x-..., minted, cloned, renamed and removed by the box CLI under drill:"):format(engine.run_id),
+        ("    %s"):format(found.path),
+        "    and instances of that name that are no boxes, to see that it leaves them alone",
+    }
 end
 
 -- What the drill will do to the host, as lines of text.
@@ -84,9 +89,10 @@ local function plan(data, probes, boxes)
         lines[#lines + 1] = ("  instance bd-%s-%s (%s, profile %s)"):format(
             engine.run_id, suffix, data.image.alias, data.profile.name)
     end
-    if mints(probes) then
+    if session.needs(probes, "client") then
         lines[#lines + 1] = ("  instances bd-%s-x-..., never started, for single probes"):format(engine.run_id)
     end
+    table.move(plan_cli(probes), 1, 10, #lines + 1, lines)
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
     table.move(targets.lines(data, addresses), 1, 1000, #lines + 1, lines)
     return lines
@@ -118,21 +124,46 @@ end
 
 -- What stands between the minting and the verdicts' summary. Returns the results.
 local function measure(probes, found, boxes)
+    local results, rest = session.run_early(probes)
     local made, why = session.mint(boxes)
     if not made then
-        return session.none_run(probes, "the boxes could not be minted: " .. why)
+        return session.none_run(rest, "the boxes could not be minted: " .. why, results)
     end
     if found.hold then
         report.say(("holding for %s s"):format(found.hold), "dim")
         task.sleep(math.tointeger(tonumber(found.hold) * 1000 // 1))
     end
-    local results = session.run(probes, made)
+    session.run(rest, made, results)
     if found["keep-boxes"] then
         session.keep(made)
     else
         session.delete(made)
     end
     return results
+end
+
+-- The CLI that phase B drills, as a line; nil, and the reason, when there is none; nothing without phase B.
+local function cli_under_drill(probes)
+    if not session.needs(probes, "box.cli") then
+        return nil
+    end
+    local found, why = cli.find()
+    if not found then
+        return nil, why
+    end
+    return ("%s (%s)"):format(found.path, cli.version() or "says no version")
+end
+
+-- A host without a box CLI is not one whose CLI could not be judged: unless phase B was asked for by name, the
+-- status does not wait for a PASS of it (the report says that it was skipped).
+local function all_but(phases, letter)
+    local out = {}
+    for _, phase in ipairs(phases) do
+        if phase ~= letter then
+            out[#out + 1] = phase
+        end
+    end
+    return out
 end
 
 local function drill(found)
@@ -155,11 +186,21 @@ local function drill(found)
     if not consent(lines) then
         return
     end
-    engine.call("grant", "box.mint", "box.exec")
+    engine.call("grant", "box.mint", "box.exec", "box.cli")
     local started = engine.clock()
+    local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)
+    if without and not found.phase then
+        phases = all_but(phases, "B")
+    end
     local status = report.status(results, phases)
-    report.summary(results, { status = status, phases = phases, ms = (engine.clock() - started) * 1000 })
+    report.summary(results, {
+        status = status,
+        phases = phases,
+        ms = (engine.clock() - started) * 1000,
+        cli = drilled,
+        without_cli = without,
+    })
     engine.call("exit", status)
 end
 

@@ -45,6 +45,12 @@ local FIELDS = {
         end,
         expected = "a whole number from 0 to 8",
     },
+    early = {
+        test = function(value)
+            return type(value) == "boolean"
+        end,
+        expected = "true or false",
+    },
     run = {
         required = true,
         test = function(value)
@@ -54,7 +60,7 @@ local FIELDS = {
     },
 }
 
-local ORDER = { "id", "title", "audit", "needs", "boxes", "run" }
+local ORDER = { "id", "title", "audit", "needs", "boxes", "early", "run" }
 
 --- Checks a probe's table. Throws: the file, the field, and what was expected.
 -- @param definition what the file returned
@@ -92,7 +98,7 @@ function probe.load(source, file)
     return probe.validate(loader(), file)
 end
 
---- What the drill is told about a probe, as JSON: id, title, audit, needs, boxes.
+--- What the drill is told about a probe, as JSON: id, title, audit, needs, boxes, early.
 function probe.metadata(definition)
     local needs = definition.needs or {}
     return cjson.encode {
@@ -101,6 +107,7 @@ function probe.metadata(definition)
         audit = definition.audit,
         needs = #needs > 0 and needs or nil,
         boxes = definition.boxes or 0,
+        early = definition.early,
     }
 end
 

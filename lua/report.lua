@@ -290,8 +290,8 @@ local CLOSING = {
 
 --- The end of a report.
 -- @param results array as of report.verdict, with phase
--- @param summary { status, phases, ms, audit }: the exit status, the selected phases, the run's time;
---   audit is false where no audit block is wanted
+-- @param summary { status, phases, ms, audit, cli, without_cli }: the exit status, the selected phases, the
+--   run's time; audit is false where no audit block is wanted; the CLI that was drilled, or why none was
 function report.summary(results, summary)
     local counts = report.counts(results)
     if report.is_json() then
@@ -301,12 +301,18 @@ function report.summary(results, summary)
             verdicts = counts,
             status = summary.status,
             phases = #summary.phases > 0 and summary.phases or nil,
+            cli = summary.cli,
             ms = math.floor(summary.ms),
         })
         return
     end
     if summary.audit ~= false then
         print_audit(results)
+    end
+    if summary.cli then
+        line("plain", "\nThe box CLI that was drilled: " .. flat(summary.cli))
+    elseif summary.without_cli then
+        line("yellow", "\nNO BOX CLI WAS DRILLED: " .. flat(summary.without_cli))
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",

@@ -31,11 +31,12 @@ local function phases_of(probes)
 end
 
 local function measure(probes, keep)
-    local boxes, why = session.mint(session.boxes_needed(probes))
+    local results, rest = session.run_early(probes)
+    local boxes, why = session.mint(session.boxes_needed(rest))
     if not boxes then
-        return session.none_run(probes, "the boxes could not be minted: " .. why)
+        return session.none_run(rest, "the boxes could not be minted: " .. why, results)
     end
-    local results = session.run(probes, boxes)
+    session.run(rest, boxes, results)
     if keep then
         session.keep(boxes)
     else
@@ -52,7 +53,10 @@ local function run(found, files)
         end
     end
     local boxes = session.boxes_needed(probes)
-    if boxes > 0 and engine.call("confirm", ("Mint %d boxes for %d probes?"):format(boxes, #probes)) ~= "1" then
+    local drills = session.needs(probes, "box.cli")
+    local question = ("Mint %d boxes%s for %d probes?"):format(
+        boxes, drills and ", and have the box CLI mint its own," or "", #probes)
+    if (boxes > 0 or drills) and engine.call("confirm", question) ~= "1" then
         return usage("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")

@@ -11,10 +11,23 @@ local session = {}
 
 local SUFFIXES = { "a", "b", "c", "d", "e", "f", "g", "h" }
 
+--- Whether one of some probes asks for a grant.
+function session.needs(probes, grant)
+    for _, probe in ipairs(probes) do
+        for _, need in ipairs(probe.needs or {}) do
+            if need == grant then
+                return true
+            end
+        end
+    end
+    return false
+end
+
 --- The options that every script prints in its --help.
 session.OPTIONS_HELP = [[
   --yes            ask nothing
   --json           one JSON object a line (docs/json.md)
+  --box PATH       the box CLI to drill, instead of `box` on PATH
   --site FILE      the site's changes to the contract
 ]]
 
@@ -40,6 +53,7 @@ local function load_one(file)
         audit = meta.audit,
         phase = meta.id:sub(1, 1):upper(),
         boxes = math.tointeger(meta.boxes),
+        early = meta.early == true,
         needs = meta.needs or {},
     }
 end
@@ -158,12 +172,31 @@ local function by_phase(probes)
     return phases, groups
 end
 
+-- The early probes, or the others.
+local function select_early(probes, early)
+    local out = {}
+    for _, probe in ipairs(probes) do
+        if (probe.early or false) == early then
+            out[#out + 1] = probe
+        end
+    end
+    return out
+end
+
+--- Runs the probes that are asked before the run has boxes of its own.
+-- @param probes as of session.probes
+-- @return array of results, and the other probes
+function session.run_early(probes)
+    return session.run(select_early(probes, true), {}), select_early(probes, false)
+end
+
 --- Runs probes: phase by phase, those of one phase side by side, and reports each as it ends.
 -- @param probes as of session.probes
 -- @param boxes as of mint.boxes
+-- @param results of probes that were run before; may be left out
 -- @return array of results, as report.verdict takes them
-function session.run(probes, boxes)
-    local results = {}
+function session.run(probes, boxes, results)
+    results = results or {}
     local phases, groups = by_phase(probes)
     for _, phase in ipairs(phases) do
         task.map(groups[phase], function(probe)
@@ -176,11 +209,12 @@ function session.run(probes, boxes)
 end
 
 --- Results of probes that can not run, for one reason; reported.
-function session.none_run(probes, why)
-    local results = {}
-    for i, probe in ipairs(probes) do
-        results[i] = not_run(probe, why)
-        report.verdict(results[i])
+-- @param results of probes that were run before; may be left out
+function session.none_run(probes, why, results)
+    results = results or {}
+    for _, probe in ipairs(probes) do
+        results[#results + 1] = not_run(probe, why)
+        report.verdict(results[#results])
     end
     return results
 end
