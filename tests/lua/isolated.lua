@@ -183,12 +183,14 @@ check("elsewhere it stands", own_hook("10.1.1.1").observations[1].verdict == "PA
 
 -- From the host its own kernel is the wall.
 local inbound = check_module.new("c.test")
-local from_host = place("the host", function(spec)
+local its_kernel = place("the host", function(spec)
     return is_control(spec, inbound) and UP or { outcome = "unreachable", errno = "EPERM", call = "send", ms = 0 }
 end)
-from_host.guards = require("host").guards
-inbound:isolated { source = from_host, targets = { target(80, { on_link = true, up = true }) }, clause = "the clause" }
+its_kernel.guards = require("host").guards
+inbound:isolated { source = its_kernel, targets = { target(80, { on_link = true, up = true }) }, clause = "the clause" }
 check("the host's own firewall is the wall", inbound:verdict() == "PASS", inbound:verdict())
+
+local A = { address = "10.9.9.8", mac = "02:00:00:00:00:08", machine_id = "8" }
 
 -- A sibling that holds the port. `b` says what its parts answer.
 local function sibling(b, seen, identity)
@@ -205,7 +207,7 @@ local function sibling(b, seen, identity)
     test:isolated {
         source = a,
         sender = { addresses = { "10.9.9.8" }, mac = "02:00:00:00:00:08", sibling = not b.host },
-        identity = not b.host and (identity or { address = "10.9.9.8", mac = "02:00:00:00:00:08", machine_id = "8" }) or nil,
+        identity = not b.host and (identity or A) or nil,
         holder = {
             box = holder,
             address = "10.9.9.9",
@@ -261,8 +263,9 @@ local FRAMES = {
 }
 for _, case in ipairs(FRAMES) do
     local what, verdict, frames = table.unpack(case)
-    check("frames: " .. what, sibling(heard { ["frames-seen"] = frames }, SILENT):verdict() == verdict)
-    check("frames, and refused: " .. what, sibling(heard { ["frames-seen"] = frames }, RESET):verdict() == verdict)
+    local b = heard { ["frames-seen"] = frames }
+    check("frames: " .. what, sibling(b, SILENT):verdict() == verdict)
+    check("frames, and refused: " .. what, sibling(b, RESET):verdict() == verdict)
 end
 local function from_host(frames)
     local b = heard { ["frames-seen"] = frames }
