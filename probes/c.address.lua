@@ -19,6 +19,11 @@ local function compare(t, mine, theirs)
             })
         end
     end
+    local shared = isolated.shared(mine, theirs)
+    t:expect(#shared == 0, "no address is held by both boxes", {
+        clause = CLAUSE,
+        seen = #shared > 0 and table.concat(shared, ", ") or nil,
+    })
 end
 
 return {
@@ -29,7 +34,7 @@ return {
     run = function(t, a, b)
         local both = task.map({ a, b }, function(box)
             local me = box:identity()
-            return { box = box, me = me, online = me and me.address and isolated.online(t, box, me.address) }
+            return { box = box, me = me, online = me and me.address and isolated.online(t, box, me) }
         end)
         for _, one in ipairs(both) do
             if not one.me then

@@ -44,6 +44,6 @@ return {
         local list = targets.forbidden(t.contract, addresses)
         isolated.verify(host, list)
         blind_ranges(t, list)
-        t:isolated { source = box, targets = list, clause = CLAUSE }
+        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
     end,
 }

@@ -249,8 +249,10 @@ end
 
 check("a sibling out of reach", sibling(HOLDS, SILENT):verdict() == "PASS")
 check("a sibling that answers", sibling(HOLDS, UP):verdict() == "FAIL")
-check("it arrived, though nothing came back", sibling(heard { seen = "udp:10.9.9.7:1;tcp:10.9.9.8:4000*2" }, SILENT):verdict() == "FAIL")
-check("another's arrival is not A's", sibling(heard { seen = "udp:10.9.9.8:1;tcp:10.9.9.7:4000" }, SILENT):verdict() == "PASS")
+local ARRIVED = heard { seen = "udp:10.9.9.7:1;tcp:10.9.9.8:4000*2" }
+check("it arrived, though nothing came back", sibling(ARRIVED, SILENT):verdict() == "FAIL")
+local ANOTHERS = heard { seen = "udp:10.9.9.8:1;tcp:10.9.9.7:4000" }
+check("another's arrival is not A's", sibling(ANOTHERS, SILENT):verdict() == "PASS")
 -- What reached B's link, whatever B's own firewall made of it.
 local FRAMES = {
     { "a lone SYN of A's", "FAIL", "tcp:10.9.9.8@02:00:00:00:00:01" },
@@ -267,13 +269,13 @@ for _, case in ipairs(FRAMES) do
     check("frames: " .. what, sibling(b, SILENT):verdict() == verdict)
     check("frames, and refused: " .. what, sibling(b, RESET):verdict() == verdict)
 end
-local function from_host(frames)
+local function by_host(frames)
     local b = heard { ["frames-seen"] = frames }
     b.host = true
     return sibling(b, SILENT):verdict()
 end
-check("frames: the host's SYN", from_host "tcp:10.9.9.8@02:00:00:00:00:01" == "FAIL")
-check("frames: the host asks for the address, as always", from_host "arp:10.9.9.8@02:00:00:00:00:08" == "PASS")
+check("frames: the host's SYN", by_host "tcp:10.9.9.8@02:00:00:00:00:01" == "FAIL")
+check("frames: the host asks for the address, as always", by_host "arp:10.9.9.8@02:00:00:00:00:08" == "PASS")
 for _, key in ipairs { "frames-errno", "frames-more", "frames-lost" } do
     check(key .. ": silence cannot be told", sibling(heard { [key] = "1" }, SILENT):verdict() == "SUSPECT")
     check(key .. ": what was seen counts", sibling(heard {
