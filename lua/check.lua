@@ -196,7 +196,9 @@ function T:isolated(options)
     end
     skip_excluded(self, options.source, excluded)
     if #asked == 0 then
-        return self:suspect("there is nothing to ask: the contract excludes all of it", { clause = options.clause })
+        return self:suspect("there is nothing to ask: the contract names nothing, or excludes it", {
+            clause = options.clause,
+        })
     end
     local narrowed = {}
     for key, value in pairs(options) do

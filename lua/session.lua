@@ -227,11 +227,13 @@ function session.run(probes, boxes)
     return results
 end
 
---- Results of probes that can not run, for one reason; reported.
+--- Results of probes that can not run, for one reason; reported, the reason once.
 function session.none_run(probes, why)
     local results = {}
+    report.say(why, "red")
     for i, probe in ipairs(probes) do
         results[i] = not_run(probe, why)
+        results[i].said = true
         report.verdict(results[i])
     end
     return results
