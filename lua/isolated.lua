@@ -319,7 +319,7 @@ end
 local function gather(t, options, all)
     local found, places = {}, {}
     for _, one in ipairs(all) do
-        if one.target.unjudged and one.verdict == "SUSPECT" and may_be_own(one) then
+        if one.target.unjudged and one.verdict == "SUSPECT" and not one.own and may_be_own(one) then
             found[#found + 1] = one
             places[#places + 1] = outcome.target(one.target.spec)
         end

@@ -192,6 +192,34 @@ check("the host's own firewall is the wall", inbound:verdict() == "PASS", inboun
 
 local A = { address = "10.9.9.8", mac = "02:00:00:00:00:08", machine_id = "8" }
 
+-- What the contract excludes is not asked.
+local contract = require "contract"
+local function excluding(list, specs)
+    local test = check_module.new("c.test")
+    test.contract = contract.build(engine.call("contract"), "host/contract.lua",
+        ("return { exclude = { %s } }"):format(list), "site.lua")
+    local asked = {}
+    local a = place("a", function(spec)
+        asked[#asked + 1] = spec.port
+        return is_control(spec, test) and UP or SILENT
+    end)
+    if specs then
+        test:reaches(a, specs, "the clause")
+    else
+        test:isolated { source = a, targets = { target(80), target(81) }, clause = "the clause" }
+    end
+    return test, " " .. table.concat(asked, " ") .. " "
+end
+local narrowed, asked = excluding('"10.9.9.9:81"')
+check("an excluded target is not asked", asked:find(" 80 ") and not asked:find(" 81 "), asked)
+check("and is a SKIP beside the others", narrowed:verdict() == "PASS" and narrowed.observations[1].verdict == "SKIP")
+narrowed, asked = excluding('"8.8.8.8"')
+check("an excluded control is not asked", narrowed:verdict() == "PASS" and not asked:find(" 53 "), asked)
+narrowed, asked = excluding('"10.9.9.0/24"')
+check("nothing left to ask", narrowed:verdict() == "SUSPECT" and asked == "  ", asked)
+narrowed, asked = excluding('"10.9.9.9:80"', { { proto = "tcp", to = "10.9.9.9", port = 80, ms = 10 } })
+check("nor what is to be reached", narrowed:verdict() == "SKIP" and asked == "  ", asked)
+
 -- A sibling that holds the port. `b` says what its parts answer.
 local function sibling(b, seen, identity)
     local test = check_module.new("c.test")
