@@ -28,14 +28,16 @@ in_box() {
 # is halted meanwhile, so that it takes no longer than it takes.
 drill_after() {
     local run
-    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 1 >"$DIR/out" 2>"$DIR/err" </dev/null &
+    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 5 >"$DIR/out" 2>"$DIR/err" </dev/null &
     run=$!
     for _ in $(seq 1500); do
         grep -q '^holding' "$DIR/out" && break
         sleep 0.02
     done
     signal_boxdrill STOP
-    "$1" >"$DIR/act" 2>&1 || cat "$DIR/act"
+    check "$1: done" "$1" >"$DIR/act" 2>&1
+    cat "$DIR/act"
+    check "$1: before the first probe" [ -z "$(verdicts)" ]
     signal_boxdrill CONT
     wait "$run"
 }
@@ -103,7 +105,7 @@ control_at_home() {
 add_as_second() {
     local address
     address=$(in_lab incus list --all-projects -f csv -c n4 | sed -n 's/^bd-[0-9a-f]*-a,"\{0,1\}\([0-9.]*\).*/\1/p')
-    in_box b ip address add "$address/24" dev eth0
+    in_box b ip address add "$address/24" dev eth0 && in_box b ip -o address show dev eth0 | grep -F "$address/24"
 }
 
 shared_address() {
