@@ -74,14 +74,16 @@ static int write_file(const char *path, const char *text, size_t len) {
     FILE *f = fopen(temporary, "we");
     if (!f)
         return -errno;
-    bool ok = fwrite(text, 1, len, f) == len && fflush(f) == 0 && fsync(fileno(f)) == 0;
-    ok = fclose(f) == 0 && ok;
-    if (!ok || chmod(temporary, 0644) < 0 || rename(temporary, path) < 0) {
-        int error = errno ? -errno : -EIO;
+    int error = 0;
+    if (fwrite(text, 1, len, f) != len || fflush(f) || fsync(fileno(f)))
+        error = EIO;
+    if (fclose(f) && !error)
+        error = EIO;
+    if (!error && (chmod(temporary, 0644) < 0 || rename(temporary, path) < 0))
+        error = errno;
+    if (error)
         unlink(temporary);
-        return error;
-    }
-    return 0;
+    return -error;
 }
 
 /* Writes the rules and, under systemd, the unit. Returns 0 or -errno. */

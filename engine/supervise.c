@@ -328,8 +328,8 @@ static int command_prepare(const struct sup *s, pid_t supervisor, const int io[3
     return command_exec(s->spec);
 }
 
-static void __attribute__((noreturn))
-command_main(const struct sup *s, pid_t supervisor, const int io[3], int start_fd) {
+static _Noreturn void command_main(const struct sup *s, pid_t supervisor, const int io[3],
+                                   int start_fd) {
     int error = command_prepare(s, supervisor, io);
     ssize_t ignored = write(start_fd, &error, sizeof(error));
 

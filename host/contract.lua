@@ -151,18 +151,19 @@ return {
         },
     },
 
-    -- Never sent a packet: "ADDRESS", "ADDRESS/BITS", or "ADDRESS:PORT" ("[ADDRESS]:PORT").
+    -- Never sent a packet: "ADDRESS", "ADDRESS/BITS", or "ADDRESS:PORT" ("[ADDRESS]:PORT"). That holds for
+    -- what is `allowed`, too; something of it must be left, and the gateway's resolver.
     exclude = {},
 
     budgets = {
-        attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so more than that
+        attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so at least 3500
         control = 3000,     -- one attempt to reach the public internet, around a measurement
         dns = 4000,         -- one query, the resolver's own asking included
         exec = 30000,       -- one exec in a box, its attempts on top
-        listen = 30000,     -- a listener in a box, at most
+        listen = 30000,     -- a listener in a box, at most; no less than attempt and twice control
         address = 20000,    -- a new container until it has an IPv4 address
         agent = 180000,     -- a new virtual machine until its agent answers, at most
         client = 20000,     -- one call of the incus client
-        routed = 1000,      -- an ICMP error later than this may be the host's own failed ARP
+        routed = 1000,      -- "host unreachable" later than this may be the host's own failed ARP
     },
 }

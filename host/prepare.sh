@@ -9,7 +9,7 @@ APT_WAIT=300 # seconds for which somebody else may hold apt's lock
 BUILD_PACKAGES=(gcc libc6-dev make cmake pkg-config liblua5.4-dev libcurl4-openssl-dev lua-cjson libseccomp-dev)
 LAB_PACKAGES=(mmdebstrap debian-archive-keyring)
 
-say() { printf '%s\n' "$*" >&2; }
+say() { printf '%s\n' "$*" >&2 || true; }
 
 refuse() {
     say "${0##*/}: $*"
@@ -94,10 +94,12 @@ install_packages() {
     mapfile -t packages < <(missing "$@")
     [ "${#packages[@]}" -gt 0 ] || return 0
     command -v apt-get >/dev/null || refuse "needs these packages, and there is no apt-get: ${packages[*]}"
-    say "These packages are missing and will be installed: ${packages[*]}"
-    if [ "$yes" != 1 ]; then
+    if [ "$yes" = 1 ]; then
+        say "Installing the packages that are missing: ${packages[*]}"
+    else
+        say "These packages are missing: ${packages[*]}"
         [ -t 0 ] || refuse "no terminal to ask on: run it with --yes"
-        read -rp "Install them? [y/N] " answer
+        read -rp "Install them? [y/N] " answer || true
         [[ $answer == [yY]* ]] || refuse "not installed, nothing done"
     fi
     step "install packages" update_and_install "${packages[@]}"

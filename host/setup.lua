@@ -5,8 +5,8 @@ local contract = require "contract"
 local firewall = require "firewall"
 local incus = require "incus"
 local nft = require "nft"
-local options = require "options"
 local report = require "report"
+local start = require "start"
 
 local USAGE, UNSURE, REFUSED = 2, 3, 4
 local HELP = [[
@@ -23,21 +23,21 @@ the profile, and the host's firewall rules. The storage pool must exist.
 Exit status: 0 the host is as the contract says; 2 usage, consent or privilege missing; 3 a change
 did not take; 4 refused: instances are attached (they are listed).
 ]]
-local KNOWN = { help = "flag", force = "flag", ["dry-run"] = "flag" }
+local KNOWN = { force = "flag", ["dry-run"] = "flag" }
 
-local function finish(code, message)
-    report.refuse(message)
-    engine.call("exit", code)
+-- What cannot be known ends the script from wherever it is asked: thrown as { why }, caught in main.
+local function give_up(what, why)
+    error({ why = ("%s: %s"):format(what, why) }, 0)
 end
 
--- Reads a thing that may be missing: false when it is, and an error when it cannot be known.
+-- Reads a thing that may be missing: false when it is.
 local function read(what, found, etag_or_why, code)
     if found then
         return found, etag_or_why
     elseif incus.missing(code) then
         return false
     end
-    error(("%s: %s"):format(what, etag_or_why), 0)
+    return give_up(what, etag_or_why)
 end
 
 -- A value for people: one line, a word for nothing.
@@ -220,7 +220,7 @@ end
 local function plan_firewall(data)
     local ruleset, why = nft.ruleset()
     if not ruleset then
-        error("the firewall's rules: " .. why, 0)
+        give_up("the firewall's rules", why)
     end
     local lines = firewall.missing(ruleset, data)
     for i, line in ipairs(lines) do
@@ -250,7 +250,7 @@ end
 local function attached(data)
     local instances, why = incus.instances("*")
     if not instances then
-        error("the instances: " .. why, 0)
+        give_up("the instances", why)
     end
     local out = {}
     for _, instance in ipairs(instances) do
@@ -279,7 +279,7 @@ local function apply(changes)
     for _, change in ipairs(changes) do
         local done, why = change.apply()
         if not done then
-            finish(UNSURE, ("%s: %s"):format(change.title, why))
+            start.stop(UNSURE, ("%s: %s"):format(change.title, why))
             return false
         end
         report.say(change.title .. ": done", "green")
@@ -299,7 +299,7 @@ local function verify(data)
 end
 
 local function refuse(names)
-    finish(REFUSED, "refused: these instances are on the network, and a change reaches every live NIC of it "
+    start.stop(REFUSED, "refused: these instances are on the network, and a change reaches every live NIC of it "
         .. "(--force changes it all the same):\n  " .. table.concat(names, "\n  "))
 end
 
@@ -317,7 +317,7 @@ local function converge(found)
     if #names > 0 and not found.force then
         return refuse(names)
     elseif engine.call("confirm", "Make these changes?") ~= "1" then
-        return finish(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)")
+        return start.stop(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)")
     end
     engine.call("grant", "setup")
     if apply(changes) then
@@ -326,15 +326,18 @@ local function converge(found)
 end
 
 local function main(...)
-    local ok, found, rest = pcall(options.parse, KNOWN, ...)
-    if not ok then
-        return finish(USAGE, found)
-    elseif found.help then
-        return report.say(HELP)
-    elseif rest[1] then
-        return finish(USAGE, ("setup.lua takes no '%s' (see --help)"):format(rest[1]))
+    local found = start.only_options("setup.lua", KNOWN, HELP, ...)
+    if not found then
+        return
+    elseif report.options().root ~= "1" then
+        return start.refuse("setup.lua reads and changes this host's firewall: run it as root")
     end
-    converge(found)
+    local ok, why = pcall(converge, found)
+    if not ok and type(why) == "table" then
+        return start.stop(UNSURE, why.why)
+    elseif not ok then
+        error(why, 0)
+    end
 end
 
 main(...)

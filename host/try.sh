@@ -37,7 +37,9 @@ NAME=try$$
 LAB=$ROOT/host/lab
 took_down=0
 
+# Nothing interrupts it: a second Ctrl-C, or a reader that went away, would leave the lab's remains.
 take_down() {
+    trap '' INT TERM HUP PIPE
     [ "$took_down" = 0 ] || return 0
     took_down=1
     step "take the lab down" "$LAB" down --name "$NAME"
@@ -45,6 +47,13 @@ take_down() {
 
 install_packages "$YES" "${BUILD_PACKAGES[@]}" "${LAB_PACKAGES[@]}"
 build release -DBOXDRILL_TESTS=OFF
+# Before a lab is brought up for nothing: --dry-run refuses what the drill would refuse.
+options=0
+"$STAGE/bin/boxdrill" drill.lua --dry-run "${DRILL[@]}" >/dev/null 2>"$ROOT/build/options.log" || options=$?
+if [ "$options" = 2 ]; then
+    cat "$ROOT/build/options.log" >&2
+    exit 2
+fi
 trap take_down EXIT
 step "bring up the lab (the first time builds its userland and box image: some minutes)" \
     "$LAB" up --name "$NAME"

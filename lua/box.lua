@@ -5,6 +5,7 @@ local contract = require "contract"
 local guest = require "guest"
 local incus = require "incus"
 local inet = require "inet"
+local task = require "task"
 
 local box = {}
 local Box = {}
@@ -123,22 +124,51 @@ function Box:info()
 end
 
 --- Who the box is on the contract's network. Its address is found by subnet, never by an interface's name.
--- @return { address (nil when it has none), link, mac, machine_id, info }; or nil, message, code when
---   the box could not be asked
+-- @return { address (nil when it has none), link, mac, machine_id, info, addresses: all it holds there (texts: of
+--   the contract's subnet, on whatever link, and the IPv6 ones of `link`) }; or nil, message, code when the box
+--   could not be asked
 function Box:identity()
     local info, why, code = self:info()
     if not info then
         return nil, why, code
     end
-    local me = { machine_id = info["machine-id"], info = info }
+    local me = { machine_id = info["machine-id"], info = info, addresses = {} }
     for _, entry in ipairs(info.addresses) do
         if entry.family == 4 and inet.within(entry.address, contract.load().subnet) then
-            local link = info.links[entry.link]
-            me.address, me.link, me.mac = entry.address, entry.link, link and link.mac
-            break
+            me.addresses[#me.addresses + 1] = entry.address
+            if not me.address then
+                local link = info.links[entry.link]
+                me.address, me.link, me.mac = entry.address, entry.link, link and link.mac
+            end
+        end
+    end
+    for _, entry in ipairs(info.addresses) do
+        if entry.family == 6 and me.link and entry.link == me.link then
+            me.addresses[#me.addresses + 1] = entry.address
         end
     end
     return me
+end
+
+-- Whether a box could send from every IPv6 address of a link.
+local function is_settled(info, link)
+    for _, entry in ipairs(info.addresses) do
+        if entry.link == link and entry.tentative then
+            return false
+        end
+    end
+    return true
+end
+
+--- Waits until the box's IPv6 addresses are usable: a new one is not until nobody has objected to it.
+-- @param link the box's link
+-- @param ms how long at most
+-- @return whether they are
+function Box:settle(link, ms)
+    return task.poll(ms, 250, function()
+        local info = self:info()
+        return info and is_settled(info, link) or nil
+    end) == true
 end
 
 -- How an operator asks the same by hand: no terminal, no input, bounded in and outside the box.

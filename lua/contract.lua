@@ -4,6 +4,8 @@ local inet = require "inet"
 
 local contract = {}
 
+local DNS = 53
+
 --- A map's keys in order, for what is shown or walked the same way each time.
 function contract.sorted_keys(map)
     local keys = {}
@@ -37,21 +39,35 @@ local function record(fields)
     return { kind = "record", fields = fields }
 end
 
-local function address()
-    return { kind = "address" }
+-- Addresses that packets are sent to (`asked`), or none are.
+local function address(asked)
+    return { kind = "address", asked = asked }
+end
+
+-- One of some words.
+local function one_of(...)
+    local words, shown = {}, {}
+    for i, word in ipairs { ... } do
+        words[word], shown[i] = true, ("%q"):format(word)
+    end
+    return { kind = "word", words = words, shown = table.concat(shown, ", ") }
+end
+
+local function filled(node)
+    node.filled = true
+    return node
 end
 
 local NAME = text("^%l[%l%d-]*$", "a name of lower-case letters, digits and -")
 local KEY = text("^[%l%d_.-]+$", "a configuration key")
 local STRING = text("", "a string")
 local PORT = number(1, 65535)
-local TIME = number(1, 3600000)
-local DOMAIN = text("^[%w.-]+$", "a domain name")
-local PROTOCOL = text("^[tu][cd]p$", "\"tcp\" or \"udp\"")
+local DOMAIN = { kind = "domain" }
+local PROTOCOL = one_of("tcp", "udp")
 local RANGE = { kind = "range" }
 
 local RULE = record {
-    action = text("^%l+$", "an action"),
+    action = one_of("allow", "allow-stateless", "drop", "reject"),
     source = STRING,
     destination = STRING,
     protocol = STRING,
@@ -62,7 +78,7 @@ local RULE = record {
     state = STRING,
     description = STRING,
 }
-RULE.optional = true
+RULE.optional, RULE.needs = true, { "action" }
 
 local EXCLUDE = { kind = "exclude" }
 
@@ -72,7 +88,7 @@ local SCHEMA = record {
     image = record {
         server = text("^https://", "an https:// address"),
         alias = text("^[%w./_-]+$", "an image alias"),
-        type = text("^%l[%l-]*$", "\"auto\", \"container\" or \"virtual-machine\""),
+        type = one_of("auto", "container", "virtual-machine"),
     },
     tags = list(record { key = text("^user%.[%l%d._-]+$", "a user.* key"), value = STRING }),
     network = record {
@@ -91,12 +107,12 @@ local SCHEMA = record {
     },
     firewall = record { table = NAME },
     allowed = record {
-        addresses = list(record { address = address(), port = PORT }),
-        names = list(DOMAIN),
+        addresses = filled(list(record { address = address(true), port = PORT })),
+        names = filled(list(DOMAIN)),
         name_port = PORT,
-        resolvers = list(address()),
+        resolvers = filled(list(address(true))),
     },
-    forbidden = dict(RANGE, record { addresses = list(address()), tcp = list(PORT), udp = list(PORT) }),
+    forbidden = dict(RANGE, record { addresses = list(address(true)), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
     cli = record {
@@ -129,34 +145,74 @@ local SCHEMA = record {
             no_such_box = STRING,
         },
     },
-    listeners = list(record { address = address(), port = PORT, protocols = list(PROTOCOL) }),
+    listeners = list(record { address = address(true), port = PORT, protocols = filled(list(PROTOCOL)) }),
     exclude = list(EXCLUDE),
+    -- What one run of the program in a box may take adds up to less than ten minutes, an engine's limit.
     budgets = record {
-        attempt = TIME,
-        control = TIME,
-        dns = TIME,
-        exec = TIME,
-        listen = TIME,
-        address = TIME,
-        agent = TIME,
-        client = TIME,
-        routed = TIME,
+        attempt = number(3500, 60000), -- nobody answering ARP shows after 3.07 s
+        control = number(1000, 60000),
+        dns = number(1000, 60000),
+        exec = number(1000, 120000),
+        listen = number(5500, 300000),
+        address = number(1, 600000),
+        agent = number(1, 600000),
+        client = number(1, 600000),
+        routed = number(1, 2500), -- a failed ARP shows after that
     },
 }
 
--- "ADDRESS", "ADDRESS/BITS", "ADDRESS:PORT" or "[ADDRESS]:PORT" as { range, port }; nil otherwise.
+-- Whether an IPv6 address could as well be a shorter one with a port: fd00::1:80.
+local function is_ambiguous(value)
+    local head = value:match("^(.+):%d+$")
+    return head ~= nil and inet.family(value) == 6 and inet.parse(head) ~= nil
+end
+
+-- "ADDRESS", "ADDRESS/BITS", "ADDRESS:PORT" or "[ADDRESS]:PORT" as { range, port }; nil, what is wrong with it.
 local function parse_exclude(value)
-    if inet.network(value) then
+    if value:find("%", 1, true) then
+        return nil, "an address without a scope expected"
+    elseif is_ambiguous(value) then
+        return nil, ("ambiguous: write %s/128, or [%s]:%s"):format(value, value:match("^(.+):(%d+)$"))
+    elseif inet.network(value) then
         return { range = value }
     end
     local host, port = value:match("^%[([^%]]+)%]:(%d+)$")
     if not host then
         host, port = value:match("^([%d.]+):(%d+)$")
     end
-    if host and inet.parse(host) then
-        return { range = host, port = tonumber(port) }
+    if not host or not inet.parse(host) then
+        return nil, "ADDRESS, ADDRESS/BITS or ADDRESS:PORT expected"
     end
-    return nil
+    port = math.tointeger(tonumber(port))
+    if not port or port < 1 or port > 65535 then
+        return nil, "a port from 1 to 65535 expected"
+    end
+    return { range = host, port = port }
+end
+
+-- What no packet is sent to as to one machine: this network, loopback, multicast, reserved.
+local NO_UNICAST = { "0.0.0.0/8", "127.0.0.0/8", "224.0.0.0/4", "240.0.0.0/4", "::/128", "::1/128", "ff00::/8" }
+
+local function is_unicast(value)
+    for _, range in ipairs(NO_UNICAST) do
+        if inet.within(value, range) then
+            return false
+        end
+    end
+    return true
+end
+
+-- Labels of 1 to 63 letters, digits and -, 253 bytes in all.
+local function is_domain(value)
+    if #value > 253 then
+        return false
+    end
+    for label in (value .. "."):gmatch("([^.]*)%.") do
+        if #label > 63 or not label:find("^%w[%w-]*$") then
+            return false
+        end
+    end
+    return true
 end
 
 local function refuse(file, field, message)
@@ -192,9 +248,23 @@ local CHECK = {
             refuse(file, field, ("a whole number from %d to %d expected"):format(node.low, node.high))
         end
     end,
-    address = function(_, value, file, field)
-        if not inet.parse(value) then
-            refuse(file, field, "an address expected")
+    word = function(node, value, file, field)
+        if type(value) ~= "string" or not node.words[value] then
+            refuse(file, field, ("%s is none of %s"):format(
+                type(value) == "string" and ("%q"):format(value) or "a " .. type(value), node.shown))
+        end
+    end,
+    domain = function(_, value, file, field)
+        expect(value, "string", file, field)
+        if not is_domain(value) then
+            refuse(file, field, ("%q is no domain name"):format(value))
+        end
+    end,
+    address = function(node, value, file, field)
+        if not inet.parse(value) or value:find("%", 1, true) then
+            refuse(file, field, "an address without a scope expected")
+        elseif node.asked and not is_unicast(value) then
+            refuse(file, field, ("%s is no address of one machine"):format(value))
         end
     end,
     range = function(_, value, file, field)
@@ -203,8 +273,10 @@ local CHECK = {
         end
     end,
     exclude = function(_, value, file, field)
-        if type(value) ~= "string" or not parse_exclude(value) then
-            refuse(file, field, "ADDRESS, ADDRESS/BITS or ADDRESS:PORT expected")
+        expect(value, "string", file, field)
+        local entry, why = parse_exclude(value)
+        if not entry then
+            refuse(file, field, why)
         end
     end,
     list = function(node, value, file, field, partial)
@@ -213,6 +285,9 @@ local CHECK = {
             if math.type(key) ~= "integer" or key < 1 or key > #value then
                 refuse(file, field, ("an array: unknown key %s"):format(tostring(key)))
             end
+        end
+        if node.filled and #value == 0 then
+            refuse(file, field, "at least one expected")
         end
         for i, entry in ipairs(value) do
             -- Arrays are replaced whole, so their records are whole even in a site's file.
@@ -240,6 +315,11 @@ local CHECK = {
         end
         for _, key in ipairs(contract.sorted_keys(node.fields)) do
             if value[key] == nil and not node.optional and partial ~= true then
+                refuse(file, joined(field, key), "missing")
+            end
+        end
+        for _, key in ipairs(node.needs or {}) do
+            if value[key] == nil then
                 refuse(file, joined(field, key), "missing")
             end
         end
@@ -300,14 +380,83 @@ local function expand(value, words)
     return out
 end
 
-local function finish(data, file)
+-- The boxes' subnet and their gateway.
+local function derive_subnet(data, file)
     local subnet, gateway = inet.network(data.network.address)
+    local bits = tonumber(data.network.address:match("/(%d+)$"))
     if not gateway or inet.family(gateway) ~= 4 then
         refuse(file, "network.address", "an IPv4 ADDRESS/BITS expected")
+    elseif bits < 8 or bits > 30 then
+        refuse(file, "network.address", "8 to 30 bits expected")
     end
+    local value = string.unpack(">I4", inet.parse(gateway))
+    local host_bits = (1 << (32 - bits)) - 1
+    if value & host_bits == 0 or value & host_bits == host_bits or not is_unicast(gateway) then
+        refuse(file, "network.address", ("%s is no host's address in %s"):format(gateway, subnet))
+    end
+    data.gateway, data.subnet = gateway, subnet
+end
+
+-- What single fields cannot say of themselves.
+local function check_together(data, file)
+    local box, budgets = data.box, data.budgets
     if #data.tags == 0 then
         refuse(file, "tags", "at least one tag expected")
+    elseif box.port == box.inbound_port or box.port == box.closed_port or box.inbound_port == box.closed_port then
+        refuse(file, "box", "three different ports expected")
+    elseif budgets.listen < budgets.attempt + 2 * budgets.control then
+        refuse(file, "budgets.listen", "at least attempt and twice control expected")
     end
+    for _, range in ipairs(contract.sorted_keys(data.forbidden)) do
+        for i, value in ipairs(data.forbidden[range].addresses) do
+            if not inet.within(value, range) then
+                refuse(file, joined(joined("forbidden", range) .. ".addresses", i), ("%s is not in it"):format(value))
+            end
+        end
+    end
+    for i, place in ipairs(data.allowed.addresses) do
+        if inet.within(place.address, data.subnet) then
+            refuse(file, joined("allowed.addresses", i), "on the boxes' own network, not on the public internet")
+        end
+    end
+end
+
+-- Takes what is excluded out of a list that must not end up empty.
+local function without_excluded(data, file, field, entries, parts)
+    local out = {}
+    for _, entry in ipairs(entries) do
+        if not contract.excluded(data, parts(entry)) then
+            out[#out + 1] = entry
+        end
+    end
+    if #out == 0 then
+        refuse(file, "exclude", ("it leaves nothing of %s"):format(field))
+    end
+    return out
+end
+
+-- The exclusions hold for what the drill leans on, too.
+local function apply_exclude(data, file)
+    data.excluded = {}
+    for i, value in ipairs(data.exclude) do
+        data.excluded[i] = parse_exclude(value)
+    end
+    local allowed = data.allowed
+    allowed.addresses = without_excluded(data, file, "allowed.addresses", allowed.addresses, function(place)
+        return place.address, place.port
+    end)
+    allowed.resolvers = without_excluded(data, file, "allowed.resolvers", allowed.resolvers, function(resolver)
+        return resolver, DNS
+    end)
+    if contract.excluded(data, data.gateway, DNS) then
+        refuse(file, "exclude", ("it covers the boxes' own gateway, %s, whose resolver is asked"):format(data.gateway))
+    end
+end
+
+local function finish(data, file)
+    derive_subnet(data, file)
+    check_together(data, file)
+    local gateway, subnet = data.gateway, data.subnet
     local servers = {}
     for i, resolver in ipairs(data.network.resolvers) do
         servers[i] = "server=" .. resolver
@@ -324,11 +473,7 @@ local function finish(data, file)
     data.network.config["ipv4.address"] = data.network.address
     data.acl = expand(data.acl, words)
     data.profile.devices = expand(data.profile.devices, words)
-    data.gateway, data.subnet = gateway, subnet
-    data.excluded = {}
-    for i, value in ipairs(data.exclude) do
-        data.excluded[i] = parse_exclude(value)
-    end
+    apply_exclude(data, file)
     return data
 end
 
@@ -336,7 +481,8 @@ end
 -- field.
 -- @param source, chunk the contract's own file
 -- @param site_source, site_chunk a site's file; "" when there is none
--- @return the table of host/contract.lua, and besides: gateway, subnet (texts), excluded
+-- @return the table of host/contract.lua, without the public places that it excludes, and besides: gateway,
+--   subnet (texts), excluded
 function contract.build(source, chunk, site_source, site_chunk)
     local base = evaluate(source, chunk)
     check(SCHEMA, base, chunk, "", false)

@@ -7,11 +7,13 @@ local incus = require "incus"
 local options = require "options"
 local report = require "report"
 local session = require "session"
+local start = require "start"
 local targets = require "targets"
 local task = require "task"
 
 local BOXES = 2
-local USAGE = 2
+local UNSURE = 3
+local MAX_HOLD = 600
 local HELP = [[
 usage: boxdrill drill.lua [options]
 
@@ -19,7 +21,7 @@ Audits this host: mints boxes of its own, measures from inside them, and deletes
 
   --phase A,B,C    the phases to run (default: all there are)
   --dry-run        say what would be made and every address and port that would get a packet
-  --hold SECONDS   wait after the boxes are up, before the first question
+  --hold SECONDS   wait after the boxes are up, before the first question (600 at most)
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP .. [[
 
@@ -29,15 +31,9 @@ Exit status: 0 the contract holds; 1 it does not; 2 usage, consent or privilege 
 local KNOWN = {
     phase = "value",
     hold = "value",
-    help = "flag",
     ["dry-run"] = "flag",
     ["keep-boxes"] = "flag",
 }
-
-local function usage(message)
-    report.refuse(message)
-    engine.call("exit", USAGE)
-end
 
 -- The letters of --phase, or those of all probes there are; nil, message when one has no probes.
 local function selected_phases(text, probes)
@@ -76,11 +72,11 @@ local function plan_cli(probes)
     }
 end
 
--- What the drill will do to the host, as lines of text.
+-- What the drill will do to the host, as lines of text; nil, message when that cannot be told.
 local function plan(data, probes, boxes)
     local addresses, why = host.addresses()
     if not addresses then
-        error("the host's addresses: " .. why, 0)
+        return nil, "the host's addresses: " .. why
     end
     local lines = {
         ("This drill runs %d probes. In project %s it makes, and deletes again:"):format(#probes, data.project),
@@ -118,7 +114,7 @@ local function consent(lines)
     if engine.call("confirm", question) == "1" then
         return true
     end
-    usage("not agreed to: nothing was done (--yes agrees beforehand)")
+    start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     return false
 end
 
@@ -131,7 +127,7 @@ local function measure(probes, found, boxes)
     end
     if found.hold then
         report.say(("holding for %s s"):format(found.hold), "dim")
-        task.sleep(math.tointeger(tonumber(found.hold) * 1000 // 1))
+        task.sleep(math.floor(tonumber(found.hold) * 1000))
     end
     session.run(rest, made, results)
     if found["keep-boxes"] then
@@ -171,17 +167,21 @@ local function drill(found)
     local all = session.probes()
     local phases, message = selected_phases(found.phase, all)
     if not phases then
-        return usage(message)
+        return start.refuse(message)
     end
     local probes = session.in_phases(all, phases)
     local boxes = math.max(session.boxes_needed(probes), BOXES)
-    local lines = plan(data, probes, boxes)
+    local lines, why = plan(data, probes, boxes)
+    if not lines then
+        return start.stop(UNSURE, why)
+    end
     if found["dry-run"] then
         return say_plan(lines)
     end
-    local server, why = incus.server()
+    local server
+    server, why = incus.server()
     if not server then
-        return usage(why)
+        return start.refuse(why)
     end
     if not consent(lines) then
         return
@@ -204,16 +204,18 @@ local function drill(found)
     engine.call("exit", status)
 end
 
+-- Whether a --hold is a time that can be waited.
+local function is_hold(text)
+    local seconds = tonumber(text)
+    return seconds ~= nil and seconds >= 0 and seconds <= MAX_HOLD
+end
+
 local function main(...)
-    local ok, found, rest = pcall(options.parse, KNOWN, ...)
-    if not ok then
-        return usage(found)
-    elseif found.help then
-        return report.say(HELP)
-    elseif rest[1] then
-        return usage(("drill.lua takes no '%s' (see --help)"):format(rest[1]))
-    elseif found.hold and not tonumber(found.hold) then
-        return usage("--hold wants a number of seconds")
+    local found = start.only_options("drill.lua", KNOWN, HELP, ...)
+    if not found then
+        return
+    elseif found.hold and not is_hold(found.hold) then
+        return start.refuse(("--hold wants a number of seconds from 0 to %d"):format(MAX_HOLD))
     end
     engine.call("grant", "probes")
     drill(found)

@@ -192,6 +192,7 @@ local function add_info(info, fields)
             link = unescape(fields.link),
             family = tonumber(fields.family),
             scope = fields.scope,
+            tentative = fields.tentative == "1",
         })
     elseif fields.route then
         table.insert(info.routes, {
@@ -209,7 +210,7 @@ end
 -- @param output its stdout
 -- @param nonce the run's nonce
 -- @return { hostname, kernel, ["machine-id"], ["boot-id"], icmp_echo_ignore_all, links = { NAME = { mac, up } },
---   addresses = { { address, bits, link, family, scope } }, routes = { { to, via, link, family } },
+--   addresses = { { address, bits, link, family, scope, tentative } }, routes = { { to, via, link, family } },
 --   nameservers = { address } }: texts of the box's own making; or nil, message when it was lost
 function guest.parse_info(output, nonce)
     local lines, why = own_lines(output, nonce)

@@ -4,7 +4,9 @@
 -- and after; and where the target is a box B of ours, when B was up: another address, MAC and machine-id
 -- than A's, the public internet reached from the very address probed, before and after, and the target port held
 -- there by our own program, in the foreground of a bounded exec. What fails is retried once; then SUSPECT.
+local arrivals = require "arrivals"
 local guest = require "guest"
+local inet = require "inet"
 local judge = require "judge"
 local outcome = require "outcome"
 local task = require "task"
@@ -26,36 +28,50 @@ local function control_specs(data, from)
     return out
 end
 
--- Whether one of a control stage's attempts came through.
-local function reached(stage)
-    for _, seen in ipairs(stage) do
-        if seen.outcome == "reachable" then
+-- Whether an address is the place's own: then what answers there is the place itself.
+local function holds(info, address)
+    for _, entry in ipairs(info and info.addresses or {}) do
+        if inet.same(entry.address, address) then
             return true
         end
     end
     return false
 end
 
-local function words(stage)
+-- Whether one of a control stage's attempts came through, to an address that is not the place's own.
+local function reached(data, stage, info)
+    for i, place in ipairs(data.allowed.addresses) do
+        if stage[i].outcome == "reachable" and not holds(info, place.address) then
+            return true
+        end
+    end
+    return false
+end
+
+local function words(data, stage, info)
     local out = {}
-    for i, seen in ipairs(stage) do
-        out[i] = outcome.text(seen)
+    for i, place in ipairs(data.allowed.addresses) do
+        local own = holds(info, place.address) and " (it holds that address itself)" or ""
+        out[i] = outcome.text(stage[i]) .. own
     end
     return table.concat(out, ", ")
 end
 
 -- Whether a place reaches the public internet now; recorded as a control.
-local function online(t, place, from, try)
+local function online(t, place, identity, try)
+    local from, info = identity and identity.address, identity and identity.info
     local stage = place:attempt({ control_specs(t.contract, from) })[1]
-    t:control(place.label .. " reaches the public internet", reached(stage), { seen = words(stage), try = try })
-    return reached(stage)
+    local up = reached(t.contract, stage, info)
+    t:control(place.label .. " reaches the public internet", up, { seen = words(t.contract, stage, info), try = try })
+    return up
 end
 
 --- Whether a place reaches the public internet; asked once more if not, and recorded as controls.
--- @param t @param place a box or the host @param from the address to be bound to; may be nil
+-- @param t @param place a box or the host
+-- @param identity the box's { address, info }: bound to that address, and not to be met at its own; may be nil
 -- @return boolean
-function isolated.online(t, place, from)
-    return online(t, place, from, 1) or online(t, place, from, 2)
+function isolated.online(t, place, identity)
+    return online(t, place, identity, 1) or online(t, place, identity, 2)
 end
 
 -- One control of a round: recorded; false ends the round's claim to be judged.
@@ -67,27 +83,54 @@ local function demand(t, round, passed, what, seen)
     return passed
 end
 
--- The measurement itself: A's controls around the negatives, in one run.
+-- One control stage of a round: whether it came through.
+local function demand_online(t, round, label, stage, info)
+    demand(t, round, reached(t.contract, stage, info), label, words(t.contract, stage, info))
+end
+
+-- The measurement itself: A's controls around the negatives and beside them, in one run.
 local function attempt(t, options, round)
+    local source, identity = options.source, options.identity
+    local controls = control_specs(t.contract, identity and identity.address)
     local specs = {}
     for i, target in ipairs(options.targets) do
         specs[i] = target.spec
     end
-    local source = options.source
-    local seen = source:attempt { control_specs(t.contract), specs, control_specs(t.contract) }
-    round.seen = seen[2]
-    demand(t, round, reached(seen[1]), source.label .. " reaches the public internet before", words(seen[1]))
-    demand(t, round, reached(seen[3]), source.label .. " reaches the public internet after", words(seen[3]))
+    table.move(controls, 1, #controls, #specs + 1, specs)
+    local seen = source:attempt { controls, specs, controls }
+    local info, label = identity and identity.info, source.label .. " reaches the public internet "
+    round.seen = table.move(seen[2], 1, #options.targets, 1, {})
+    demand_online(t, round, label .. "before", seen[1], info)
+    demand_online(t, round, label .. "meanwhile", table.move(seen[2], #options.targets + 1, #specs, 1, {}), info)
+    demand_online(t, round, label .. "after", seen[3], info)
+end
+
+--- The addresses that both of two boxes hold on the boxes' network.
+-- @param a @param b identities, as of Box:identity
+-- @return array of texts
+function isolated.shared(a, b)
+    local out = {}
+    for _, one in ipairs(a.addresses or {}) do
+        for _, other in ipairs(b.addresses or {}) do
+            if inet.same(one, other) then
+                out[#out + 1] = one
+            end
+        end
+    end
+    return out
 end
 
 -- What B says of itself must set it apart from A: two boxes with one identity talk past each other.
 local function demand_distinct(t, round, a, b)
-    local label = "the boxes are two: address, MAC and machine-id differ"
+    local label = "the boxes are two: addresses, MAC and machine-id differ"
     local same = {}
     for _, key in ipairs { "address", "mac", "machine_id" } do
         if not a[key] or not b[key] or a[key] == b[key] then
             same[#same + 1] = ("%s %s and %s"):format(key, tostring(a[key]), tostring(b[key]))
         end
+    end
+    for _, address in ipairs(isolated.shared(a, b)) do
+        same[#same + 1] = ("both hold %s"):format(address)
     end
     return demand(t, round, #same == 0, label, #same > 0 and table.concat(same, ", ") or nil)
 end
@@ -105,18 +148,6 @@ local function hold(t, holder, token)
     local controls = control_specs(data, holder.address)
     local seen = holder.box:attempt { controls, { listen }, controls }
     return { before = seen[1], listener = seen[2][1], after = seen[3] }
-end
-
--- The addresses from which something arrived at the listener, by protocol: { tcp = { ADDR = true } }.
-local function arrivals(listener)
-    local out = { tcp = {}, udp = {} }
-    for entry in (listener.seen or ""):gmatch("[^;]+") do
-        local proto, address = entry:match("^(%l+):%[?([^%]]-)%]?:%d+")
-        if out[proto] then
-            out[proto][address] = true
-        end
-    end
-    return out
 end
 
 -- The round's attempt while B holds the port.
@@ -139,14 +170,15 @@ local function attempt_held(t, options, round)
         attempt(t, options, round)
     end
     holder.box:attempt { { { proto = "stop", port = holder.port, to = holder.address, token = token } } }
-    local kept = join()
-    demand(t, round, kept.listener.result == "listened", holder.box.label .. " listened all the while",
-        kept.listener.why or kept.listener.errno)
-    demand(t, round, reached(kept.before),
-        holder.box.label .. " reaches the public internet from that address before", words(kept.before))
-    demand(t, round, reached(kept.after),
-        holder.box.label .. " reaches the public internet from that address after", words(kept.after))
-    round.arrived = arrivals(kept.listener)
+    local kept, label = join(), holder.box.label
+    local word = kept.listener
+    -- One that its time ended, and not its token, may not have been there to the last.
+    demand(t, round, word.result == "listened" and word.stopped == "1", label .. " listened all the while",
+        word.why or word.errno or word.result)
+    local from = label .. " reaches the public internet from that address "
+    demand_online(t, round, from .. "before", kept.before, holder.info)
+    demand_online(t, round, from .. "after", kept.after, holder.info)
+    round.came = arrivals.read(word)
 end
 
 -- One round; round.why says what it lacks to be judged.
@@ -163,26 +195,66 @@ local function measure_once(t, options, try)
     return round
 end
 
+-- Whether another attempt of the round to the same address was rejected at once with "host unreachable": then
+-- a late one is the same wall's, and no failed ARP.
+local function rejects(t, options, round, i)
+    local address, seen = options.targets[i].spec.to, round.seen[i]
+    for j, other in ipairs(round.seen) do
+        if j ~= i and options.targets[j].spec.to == address and outcome.is_no_host(other)
+            and other.offender == seen.offender and other.ms and other.ms <= t.contract.budgets.routed then
+            return true
+        end
+    end
+    return false
+end
+
 -- The table's word on one target of a round whose controls passed.
 local function judged(t, options, round, i)
     local target, seen = options.targets[i], round.seen[i]
-    local arrived = options.holder and round.arrived[target.spec.proto]
-    if arrived and options.source_address and arrived[options.source_address] then
+    target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
+    local kind = options.holder and arrivals.of(round.came, target.spec.proto, options.sender)
+    if kind then
         target.witness = "arrived"
     end
     local verdict, reason = judge.isolated(seen, target, t.contract.budgets.routed)
-    return { verdict = verdict, reason = reason, seen = seen, target = target }
+    local row = judge.row(seen, target, t.contract.budgets.routed)
+    if kind then
+        reason = ("%s (%s, as the target's box says)"):format(reason, kind)
+    elseif options.holder and verdict == "PASS" and round.came.blind then
+        verdict = "SUSPECT"
+        reason = ("%s %s, so its own firewall may have hidden it"):format(options.holder.box.label, round.came.blind)
+    end
+    local own = options.identity and holds(options.identity.info, target.spec.to)
+    if own then
+        verdict, reason = "SUSPECT", "the box holds that address itself: it asked itself"
+    end
+    return { verdict = verdict, reason = reason, row = row, seen = seen, target = target, own = own }
+end
+
+-- ICMP errors that no closed port sends, but a wall does: no network, no host, prohibited.
+local WALLS = { ["3/0"] = true, ["3/1"] = true, ["3/9"] = true, ["3/10"] = true, ["3/13"] = true }
+local WALLS6 = { ["1/0"] = true, ["1/1"] = true, ["1/3"] = true, ["1/5"] = true, ["1/6"] = true }
+
+-- Whether what was seen may be the target's own answer: a reset, or an ICMP error of its own that a closed
+-- port sends. Such a one looks the same whether a wall rejected it or not.
+local function may_be_own(one)
+    local seen = one.seen
+    if not seen.icmp then
+        return seen.outcome == "refused"
+    end
+    local walls = seen.origin == "icmp6" and WALLS6 or WALLS
+    return inet.same(seen.offender, one.target.spec.to) and not walls[seen.icmp]
 end
 
 -- Who sent the ICMP error: the address asked, or another one.
 local function sender(one)
-    return one.seen.offender == one.target.spec.to and "the target" or one.seen.offender
+    return inet.same(one.seen.offender, one.target.spec.to) and "the target" or one.seen.offender
 end
 
--- Whether two attempts ended alike: the same word, by the same ICMP error from the same sender. (At one
--- address the listener's own may be silent: the kernel rations its ICMP errors.)
+-- Whether two attempts ended alike: in the same row, by the same ICMP error from the same sender, one that is
+-- no answer of the target's own. (At one address the listener's own may be silent: ICMP errors are rationed.)
 local function alike(a, b)
-    return a.seen.outcome == b.seen.outcome and a.seen.icmp == b.seen.icmp and sender(a) == sender(b)
+    return not may_be_own(a) and a.row == b.row and a.seen.icmp == b.seen.icmp and sender(a) == sender(b)
 end
 
 -- Why a target with nobody known behind it, on which the table has no opinion, may be left as a note:
@@ -190,7 +262,9 @@ end
 local function excuse(one, all)
     if one.seen.outcome == "silent" then
         return "no answer; nothing is known to be listening there"
-    elseif one.seen.outcome == "unreachable" and not one.seen.icmp then
+    elseif one.row == "unsent" then
+        return "nothing left the place it was asked from"
+    elseif one.seen.outcome == "unreachable" and not one.seen.icmp and one.seen.call ~= "async" then
         return "nothing left the place it was asked from"
     end
     for _, other in ipairs(all) do
@@ -201,14 +275,68 @@ local function excuse(one, all)
     return nil
 end
 
--- Turns the verdict on an unjudged target into a note, where it may be one.
-local function soften(one, all)
-    if one.verdict == "PASS" then
+-- Whether the box simply has no IPv6 to ask with, as the contract wants it.
+local function has_no_ipv6(t, one)
+    return one.row == "unsent" and one.seen.errno == "ENETUNREACH" and inet.family(one.target.spec.to) == 6
+        and t.contract.network.config["ipv6.address"] == "none"
+end
+
+-- Whether the box's own firewall swallows what goes to the same address or range: UDP and ICMP are told so
+-- (EPERM), TCP's SYN is dropped in silence.
+local function is_swallowed(one, all)
+    if one.row ~= "silent" or one.target.guarded then
+        return false
+    end
+    for _, other in ipairs(all) do
+        local same = inet.same(other.target.spec.to, one.target.spec.to)
+            or one.target.range and other.target.range == one.target.range
+        if same and other.row == "unsent" and other.seen.errno == "EPERM" then
+            return true
+        end
+    end
+    return false
+end
+
+-- The verdict on a target in the light of the others: one with nobody known behind it becomes a note, where it
+-- may be one; a silence that the box may have made itself is no proof.
+local function soften(t, one, all)
+    if one.own then
+        return
+    elseif has_no_ipv6(t, one) then
+        one.verdict, one.reason = "NOTE", "the box has no IPv6: nothing was asked"
+    elseif one.verdict == "PASS" and is_swallowed(one, all) then
+        one.verdict, one.reason = "SUSPECT", "the box's own firewall drops what goes there: it says nothing of the wall"
+    elseif one.target.unjudged and one.verdict == "PASS" then
         one.verdict = "NOTE"
-    elseif one.verdict == "SUSPECT" then
+    elseif one.target.unjudged and one.verdict == "SUSPECT" then
         local why = excuse(one, all)
         one.verdict, one.reason = why and "NOTE" or "SUSPECT", why or one.reason
     end
+end
+
+-- Answers that a closed port gives, and a wall that rejects gives just so: one observation for all of them.
+-- The table refuses to judge each; together they say what is wanting.
+local function gather(t, options, all)
+    local found, places = {}, {}
+    for _, one in ipairs(all) do
+        if one.target.unjudged and one.verdict == "SUSPECT" and not one.own and may_be_own(one) then
+            found[#found + 1] = one
+            places[#places + 1] = outcome.target(one.target.spec)
+        end
+    end
+    if #found < 2 then
+        return
+    end
+    for _, one in ipairs(found) do
+        one.verdict, one.reason = "NOTE", one.reason .. "; judged together with its like"
+    end
+    t:record("SUSPECT", ("%s was refused at %d places where nobody is known to listen"):format(
+        options.source.label, #found), {
+        clause = options.clause,
+        seen = table.concat(places, ", "),
+        reason = "a wall that rejects answers like a closed port behind a hole: let it drop, or name listeners there",
+        by_hand = options.source:by_hand(found[1].target.spec),
+    })
 end
 
 local function observe(t, options, one)
@@ -224,17 +352,17 @@ end
 -- @param t
 -- @param options
 --   source: the place A: a box or the host
---   source_address: A's address, to be recognised among a listener's arrivals; may be nil
 --   targets: array of { spec (as of guest.spec), what (text; may be left out), listener (a program is known to
 --     be listening there), on_link (on A's own link), up (known to be up), unjudged (silence there is a
 --     NOTE: nobody is known to listen), clause }
---   holder: where the targets are a box B: { box, address, mac, machine_id, port }; its port is held
---     by our program meanwhile
---   identity: A's { address, mac, machine_id }, where A is a box and B must be another
+--   holder: where the targets are a box B: { box, port } and B's identity; the port is held by our
+--     program meanwhile
+--   sender: with a holder, how A is recognised among what arrives there, as of arrivals.of
+--   identity: A's, as of Box:identity, where A is a box: B must be another, and A's own addresses are no targets
 --   clause: what the contract says
 function isolated.measure(t, options)
     local round = measure_once(t, options, 1)
-    if round.why and online(t, options.source, nil, 2) then
+    if round.why and online(t, options.source, options.identity, 2) then
         round = measure_once(t, options, 2)
     end
     if round.why then
@@ -246,9 +374,10 @@ function isolated.measure(t, options)
         all[i] = judged(t, options, round, i)
     end
     for _, one in ipairs(all) do
-        if one.target.unjudged then
-            soften(one, all)
-        end
+        soften(t, one, all)
+    end
+    gather(t, options, all)
+    for _, one in ipairs(all) do
         observe(t, options, one)
     end
 end

@@ -3,6 +3,8 @@
 -- Columns: what else is known of the attempt. `arrived` and `absent` are a witness's word on the host
 -- (it saw the flow arrive, or it watched and did not); without a witness, `listener` says that a program
 -- is known to be listening on T's port, and `nothing` that none is.
+local outcome = require "outcome"
+
 local judge = {}
 
 local FAIL, PASS, SUSPECT, ERROR = "FAIL", "PASS", "SUSPECT", "ERROR"
@@ -30,7 +32,7 @@ local TABLE = {
     unreachable_soon = {
         arrived = { FAIL, "it arrived, and was answered with an error" },
         absent = { PASS, "it did not arrive" },
-        listener = { PASS, "rejected on the way, at once" },
+        listener = { PASS, "rejected on the way" },
         nothing = { SUSPECT, "rejected on the way, or no route beyond it" },
     },
     unreachable_late = {
@@ -38,6 +40,12 @@ local TABLE = {
         absent = { PASS, "it did not arrive" },
         listener = { SUSPECT, "the error came late: it may have been let through to a target that was down" },
         nothing = { SUSPECT, "it may have been let through to nobody" },
+    },
+    unsent = {
+        arrived = { FAIL, "it arrived" },
+        absent = { SUSPECT, "nothing left the box: it says nothing of the wall" },
+        listener = { SUSPECT, "nothing left the box: it says nothing of the wall" },
+        nothing = { SUSPECT, "nothing left the box: it says nothing of the wall" },
     },
     silent = {
         arrived = { FAIL, "it arrived, and was not answered" },
@@ -59,17 +67,41 @@ local TABLE = {
     },
 }
 
+-- Whether an attempt ended where it started. That nobody answered ARP on A's own link is no such end: there
+-- ARP is the attempt.
+local function is_unsent(seen, target)
+    local failed = seen.outcome == "unreachable" or seen.outcome == "refused"
+    if not failed or target.on_link and outcome.is_no_host(seen) then
+        return false
+    end
+    return outcome.is_local(seen) or outcome.is_own(seen)
+end
+
+-- Whether an ICMP error may mean that a router let it through: to a link where nobody answered ARP, or
+-- onward until its time to live was over.
+local function may_be_through(seen)
+    return not seen.icmp or outcome.is_no_host(seen)
+        or seen.icmp:match("^%d+") == (seen.origin == "icmp6" and "3" or "11")
+end
+
 --- The table's row for what was seen.
--- @param seen { outcome, ms } as of the outcome module
--- @param target { on_link }: whether T is on A's own link
--- @param routed_ms an ICMP error later than this may be the host's own failed ARP, in milliseconds
+-- @param seen { outcome, ms, icmp, ... } as of the outcome module
+-- @param target { on_link, guarded, rejects }: whether T is on A's own link; whether A's own kernel is the wall
+--   (A is the host), so that an error made there is its doing; whether T's address is known to be rejected
+--   at once, so that a late "host unreachable" is no failed ARP
+-- @param routed_ms "host unreachable" later than this may be the host's own failed ARP, in milliseconds. Every
+--   other error is a reject, however late: ICMP errors are rationed, and come with a repeated SYN then
 function judge.row(seen, target, routed_ms)
-    if seen.outcome ~= "unreachable" then
+    if not target.guarded and is_unsent(seen, target) then
+        return "unsent"
+    elseif seen.outcome ~= "unreachable" then
         return seen.outcome
     elseif target.on_link then
         return "unreachable_link"
     end
-    return seen.ms and seen.ms <= routed_ms and "unreachable_soon" or "unreachable_late"
+    local soon = seen.ms and seen.ms <= routed_ms
+    local rejected = target.rejects and outcome.is_no_host(seen)
+    return (soon or rejected or not may_be_through(seen)) and "unreachable_soon" or "unreachable_late"
 end
 
 --- The table's column for what is known of the target.
@@ -95,7 +127,7 @@ end
 
 --- The verdict on one attempt to reach what must not be reached.
 -- @param seen { outcome, ms }
--- @param target { on_link, listener, witness, up }
+-- @param target { on_link, guarded, rejects, listener, witness, up }
 -- @param routed_ms see judge.row
 -- @return verdict, reason
 function judge.isolated(seen, target, routed_ms)

@@ -1,6 +1,16 @@
 --- The probes there are: `boxdrill list`.
 local report = require "report"
 local session = require "session"
+local start = require "start"
+
+local HELP = [[
+usage: boxdrill list [options]
+
+Says which probes there are: id, key in the audit, boxes, grants, title.
+
+  --json           one JSON object a line (docs/json.md)
+  --site FILE      the site's changes to the contract
+]]
 
 local function print_probe(probe)
     local needs = probe.needs and #probe.needs > 0 and table.concat(probe.needs, " ") or "-"
@@ -20,11 +30,18 @@ local function print_json(probe)
     } .. "\n")
 end
 
-engine.call("grant", "probes")
-for _, probe in ipairs(session.probes()) do
-    if report.is_json() then
-        print_json(probe)
-    else
-        print_probe(probe)
+local function main(...)
+    if not start.only_options("list", {}, HELP, ...) then
+        return
+    end
+    engine.call("grant", "probes")
+    for _, probe in ipairs(session.probes()) do
+        if report.is_json() then
+            print_json(probe)
+        else
+            print_probe(probe)
+        end
     end
 end
+
+main(...)

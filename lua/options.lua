@@ -4,18 +4,23 @@ local options = {}
 --- Reads arguments.
 -- @param known map of option to its kind: "flag", or "value" (`--option VALUE` or `--option=VALUE`)
 -- @param ... the script's arguments
--- @return map of option (without the dashes) to true or its value, array of the other arguments. Throws
---   a usage message on an option that is not known
+-- @return map of option (without the dashes) to true or its value, array of the other arguments; -h is
+--   --help. Throws a usage message on an option that is not known
 function options.parse(known, ...)
     local found, rest = {}, {}
     local arguments = table.pack(...)
     local i = 1
     while i <= arguments.n do
-        local name, value = arguments[i]:match("^%-%-([%l-]+)=?(.*)$")
-        if not name then
+        local word = arguments[i] == "-h" and "--help" or arguments[i]
+        local name, value = word:match("^%-%-([%l-]+)=?(.*)$")
+        if not name and word:find("^%-") then
+            error(("unknown option %s (see --help)"):format(word), 0)
+        elseif not name then
             rest[#rest + 1] = arguments[i]
         elseif not known[name] then
             error(("unknown option --%s (see --help)"):format(name), 0)
+        elseif known[name] == "flag" and word:find("=", 1, true) then
+            error(("--%s takes no value (see --help)"):format(name), 0)
         elseif known[name] == "flag" then
             found[name] = true
         else

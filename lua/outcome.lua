@@ -2,8 +2,9 @@
 -- or an exit code. Pure functions.
 --
 -- A seen attempt is a table: outcome (reachable, refused, unreachable, silent, unresolved, inconclusive),
--- and where known: errno (name), ms (milliseconds until that fact), icmp ("TYPE/CODE"), offender (who
--- sent that ICMP error), why (text, with inconclusive).
+-- and where known: errno (name), ms (milliseconds until that fact), call (where the error came from: connect,
+-- send, async), icmp ("TYPE/CODE"), origin (icmp, icmp6 or local), offender (who sent that ICMP error), own (the
+-- address it was sent from), why (text, with inconclusive).
 local outcome = {}
 
 -- errno of an attempt that the kernel reported as failed. The ICMP ones are Linux's icmp_err_convert[]
@@ -32,6 +33,11 @@ local function word_of(errno, call)
     return WORD[errno or ""]
 end
 
+-- The address of the program's `local`: "ADDR:PORT" or "[ADDR]:PORT".
+local function address_of(place)
+    return place and (place:match("^%[([^%]]+)%]:%d+$") or place:match("^([%d.]+):%d+$"))
+end
+
 --- An attempt that could not be made or whose result was lost.
 -- @param why text
 function outcome.inconclusive(why)
@@ -48,9 +54,11 @@ function outcome.of_fact(fact)
     local seen = {
         errno = fact.errno,
         ms = tonumber(fact.ms),
+        call = fact.call,
         icmp = fact.icmp,
         offender = fact.from,
         origin = fact.origin,
+        own = address_of(fact["local"]),
         data = fact.data,
     }
     if fact.result == "connected" or fact.result == "reply" then
@@ -83,11 +91,27 @@ function outcome.of_connect(ms, errno)
     return seen
 end
 
+--- Whether an error was made where the attempt started: the call itself failed (no route, an unreachable
+-- route, the place's own firewall), so nothing left it.
+function outcome.is_local(seen)
+    return seen.errno ~= nil and not seen.icmp and (seen.call == "connect" or seen.call == "send")
+end
+
+--- Whether the ICMP error came from the place's own kernel: nobody answered ARP or ND, or its own firewall.
+function outcome.is_own(seen)
+    return seen.icmp ~= nil and seen.offender ~= nil and seen.offender == seen.own
+end
+
+--- Whether the ICMP error says "host unreachable": what a router says when nobody answers its ARP, too.
+function outcome.is_no_host(seen)
+    return seen.icmp == (seen.origin == "icmp6" and "1/3" or "3/1")
+end
+
 --- A seen attempt in words: "refused (ECONNREFUSED, 0.4 ms)".
 function outcome.text(seen)
     local facts = {}
     if seen.errno then
-        facts[#facts + 1] = seen.errno
+        facts[#facts + 1] = outcome.is_local(seen) and ("%s in %s"):format(seen.errno, seen.call) or seen.errno
     end
     if seen.icmp then
         local from = seen.offender and " from " .. seen.offender or ""
@@ -113,12 +137,13 @@ end
 
 --- A seen attempt as the details of an observation.
 -- @param seen a seen attempt @param spec as of guest.spec
--- @return a table: seen (text), outcome, errno, ms, icmp, offender, proto, to, port
+-- @return a table: seen (text), outcome, errno, call (with errno), ms, icmp, offender, proto, to, port
 function outcome.details(seen, spec)
     return {
         seen = outcome.text(seen),
         outcome = seen.outcome,
         errno = seen.errno,
+        call = seen.errno and seen.call,
         ms = seen.ms,
         icmp = seen.icmp,
         offender = seen.offender,

@@ -62,28 +62,46 @@ local FIELDS = {
 
 local ORDER = { "id", "title", "audit", "needs", "boxes", "early", "run" }
 
---- Checks a probe's table. Throws: the file, the field, and what was expected.
--- @param definition what the file returned
--- @param file its name
--- @return definition
-function probe.validate(definition, file)
+-- Checks the fields of a table, `without` one. Throws.
+local function check_fields(definition, file, without)
     if type(definition) ~= "table" then
         error(("%s: a probe returns a table, not a %s"):format(file, type(definition)), 0)
     end
     for field in pairs(definition) do
-        if not FIELDS[field] then
+        if not FIELDS[field] or field == without then
             error(("%s: %s: unknown field"):format(file, tostring(field)), 0)
         end
     end
     for _, field in ipairs(ORDER) do
         local value, rule = definition[field], FIELDS[field]
-        if value == nil and rule.required then
+        if value == nil and rule.required and field ~= without then
             error(("%s: %s: missing; %s expected"):format(file, field, rule.expected), 0)
         elseif value ~= nil and not rule.test(value) then
             error(("%s: %s: %s expected"):format(file, field, rule.expected), 0)
         end
     end
     return definition
+end
+
+--- Checks a probe's table. Throws: the file, the field, and what was expected.
+-- @param definition what the file returned
+-- @param file its name
+-- @return definition
+function probe.validate(definition, file)
+    return check_fields(definition, file)
+end
+
+--- Reads what a probe's worker says the probe is: that worker ran the probe's own code, so this is checked
+-- like the probe's table.
+-- @param text as of probe.metadata @param file its name
+-- @return a table with id, title, audit, needs, boxes. Throws
+function probe.declared(text, file)
+    local ok, meta = pcall(cjson.decode, text)
+    if not ok or type(meta) ~= "table" then
+        error(("%s: what it declares is no JSON object"):format(file), 0)
+    end
+    meta.boxes = type(meta.boxes) == "number" and math.tointeger(meta.boxes) or meta.boxes
+    return check_fields(meta, file, "run")
 end
 
 --- Loads a probe from its source.
@@ -125,8 +143,11 @@ function probe.run(definition, ...)
     local ok, why = xpcall(definition.run, function(message)
         return { text = tostring(message), last = engine.last() }
     end, t, table.unpack(boxes))
-    if not ok then
-        t:error(why.text, { last_primitive = why.last })
+    if not ok then -- for want of memory Lua does not call the handler
+        local handled = type(why) == "table" and type(why.text) == "string"
+        t:error(handled and why.text or tostring(why), { last_primitive = handled and why.last or engine.last() })
+    elseif #t.observations == 0 then
+        t:error("it observed nothing, and that proves nothing")
     end
     return t:verdict(), t:evidence()
 end

@@ -166,7 +166,7 @@ end
 local function print_text(result)
     engine.call("print", STYLE[result.verdict], ("%-8s"):format(result.verdict),
         "plain", (" %-11s %-62s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
-    if result.verdict == "PASS" then
+    if result.verdict == "PASS" or result.said then
         return
     end
     local shown = telling(result)
@@ -179,7 +179,7 @@ local function print_text(result)
 end
 
 --- Reports one probe's verdict as it comes.
--- @param result { id, title, audit, verdict, ms, evidence }
+-- @param result { id, title, audit, verdict, ms, evidence, said }; `said`: why is said already, in text
 function report.verdict(result)
     if report.is_json() then
         line("plain", report.json {
@@ -240,6 +240,9 @@ end
 
 -- What stands in the audit block behind a verdict.
 local function answer(result)
+    if result.said then
+        return "not run"
+    end
     local first = telling(result)[1]
     if result.verdict == "PASS" or not first then
         return result.title

@@ -1,8 +1,11 @@
 --- Names asked of one resolver, from a place (a box or the host), by our own queries: neither the box's
 -- hosts file nor its resolver library has a say in it.
 local dns = require "dns"
+local task = require "task"
 
 local resolver = {}
+
+local RETRY_PAUSE = 1000
 
 -- What a well-formed reply says.
 local function status_of(reply, kind)
@@ -85,7 +88,7 @@ function resolver.results(seen, queries)
     return out
 end
 
---- Asks side by side, and once more those that got no answer.
+--- Asks side by side, and once more, a second later, those that got no answer.
 -- @param place a box, or the host
 -- @param queries as of resolver.specs
 -- @param ms budget of each
@@ -99,6 +102,7 @@ function resolver.ask(place, queries, ms)
         end
     end
     if #again > 0 then
+        task.sleep(RETRY_PAUSE)
         local second = resolver.results(place:attempt({ resolver.specs(again, ms) })[1], again)
         for j, result in ipairs(second) do
             result.retried = true

@@ -1,9 +1,8 @@
 --- Probes alone: `boxdrill run ID...` or `boxdrill run ./FILE...`. As many boxes as they need.
-local options = require "options"
 local report = require "report"
 local session = require "session"
+local start = require "start"
 
-local USAGE = 2
 local HELP = [[
 usage: boxdrill run [options] ID|./FILE...
 
@@ -12,12 +11,7 @@ as many boxes of their own as they need.
 
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP
-local KNOWN = { help = "flag", ["keep-boxes"] = "flag" }
-
-local function usage(message)
-    report.refuse(message)
-    engine.call("exit", USAGE)
-end
+local KNOWN = { ["keep-boxes"] = "flag" }
 
 local function phases_of(probes)
     local out, seen = {}, {}
@@ -49,7 +43,7 @@ local function run(found, files)
     local probes = session.probes(files)
     for _, probe in ipairs(probes) do
         if probe.missing then
-            return usage(("%s (boxdrill list says which probes there are)"):format(probe.broken))
+            return start.refuse(("%s (boxdrill list says which probes there are)"):format(probe.broken))
         end
     end
     local boxes = session.boxes_needed(probes)
@@ -57,7 +51,7 @@ local function run(found, files)
     local question = ("Mint %d boxes%s for %d probes?"):format(
         boxes, drills and ", and have the box CLI mint its own," or "", #probes)
     if (boxes > 0 or drills) and engine.call("confirm", question) ~= "1" then
-        return usage("not agreed to: nothing was done (--yes agrees beforehand)")
+        return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
     local started = engine.clock()
@@ -74,13 +68,11 @@ local function run(found, files)
 end
 
 local function main(...)
-    local ok, found, files = pcall(options.parse, KNOWN, ...)
-    if not ok then
-        return usage(found)
-    elseif found.help then
-        return report.say(HELP)
+    local found, files = start.options("run", KNOWN, HELP, ...)
+    if not found then
+        return
     elseif #files == 0 then
-        return usage("run wants the ids of probes (boxdrill list says which there are)")
+        return start.refuse("run wants the ids of probes (boxdrill list says which there are)")
     end
     engine.call("grant", "probes")
     run(found, files)

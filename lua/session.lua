@@ -4,6 +4,7 @@ local cjson = require "cjson"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
+local probe_file = require "probe"
 local report = require "report"
 local task = require "task"
 
@@ -31,28 +32,39 @@ session.OPTIONS_HELP = [[
   --site FILE      the site's changes to the contract
 ]]
 
--- One probe as its own worker declares it.
+-- A probe that can not be run. @param missing whether the file could not even be read
+local function broken(file, why, missing)
+    return {
+        file = file,
+        id = file,
+        title = "could not be loaded",
+        phase = "?",
+        boxes = 0,
+        needs = {},
+        broken = why,
+        missing = missing,
+    }
+end
+
+-- One probe as its own worker declares it. `id` is what the broker keeps its verdict under.
 local function load_one(file)
-    local metadata, why, code = engine.call("probe.load", file)
+    local metadata, id, code = engine.call("probe.load", file)
     if not metadata then
-        return {
-            file = file,
-            id = file,
-            title = "could not be loaded",
-            phase = "?",
-            boxes = 0,
-            broken = why,
-            missing = code ~= "ENOEXEC", -- the file could not even be read
-        }
+        return broken(file, id, code ~= "ENOEXEC")
     end
-    local meta = cjson.decode(metadata)
+    local ok, meta = pcall(probe_file.declared, metadata, file)
+    if not ok then
+        return broken(file, tostring(meta), false)
+    elseif id and id ~= meta.id then
+        return broken(file, ("%s: it declares itself as %s, and its metadata says %s"):format(file, id, meta.id), false)
+    end
     return {
         file = file,
         id = meta.id,
         title = meta.title,
         audit = meta.audit,
         phase = meta.id:sub(1, 1):upper(),
-        boxes = math.tointeger(meta.boxes),
+        boxes = meta.boxes or 0,
         early = meta.early == true,
         needs = meta.needs or {},
     }
@@ -127,15 +139,52 @@ local function not_run(probe, why)
     }
 end
 
--- The evidence of a probe's own worker; the broker's word (`message`) where that did not end well.
-local function evidence_of(text)
+-- What of a record is plain data under a name; nil when one of `fields` is no text in it.
+local function plain(record, fields)
+    if type(record) ~= "table" then
+        return nil
+    end
+    for _, field in ipairs(fields) do
+        if type(record[field]) ~= "string" then
+            return nil
+        end
+    end
+    local out = {}
+    for key, value in pairs(record) do
+        local kind = type(value)
+        if type(key) == "string" and (kind == "string" or kind == "boolean" or kind == "number") then
+            out[key] = value
+        end
+    end
+    return out
+end
+
+-- The records of a list that have these fields.
+local function records(list, fields)
+    local out = {}
+    for _, record in ipairs(type(list) == "table" and list or {}) do
+        out[#out + 1] = plain(record, fields)
+    end
+    return out
+end
+
+--- The evidence that a probe's own worker wrote: its observations and controls, what is none left out; the
+-- broker's word (`message`) where that worker did not end well.
+-- @param text JSON, of anybody's making
+-- @return { observations, controls }
+function session.evidence(text)
     local ok, evidence = pcall(cjson.decode, text or "")
     if not ok or type(evidence) ~= "table" then
         return {}
     elseif evidence.message then
         return { observations = { failure(tostring(evidence.message)) } }
     end
-    return evidence
+    local observations = records(evidence.observations, { "verdict", "what" })
+    local controls = records(evidence.controls, { "what" })
+    return {
+        observations = #observations > 0 and observations or nil,
+        controls = #controls > 0 and controls or nil,
+    }
 end
 
 -- Runs one probe with its boxes, waits for its verdict.
@@ -154,7 +203,7 @@ local function run_one(probe, boxes)
         return not_run(probe, evidence)
     end
     local result = not_run(probe, "")
-    result.verdict, result.evidence, result.ms = verdict, evidence_of(evidence), tonumber(ms)
+    result.verdict, result.evidence, result.ms = verdict, session.evidence(evidence), tonumber(ms)
     return result
 end
 
@@ -200,21 +249,27 @@ function session.run(probes, boxes, results)
     local phases, groups = by_phase(probes)
     for _, phase in ipairs(phases) do
         task.map(groups[phase], function(probe)
-            local result = run_one(probe, boxes)
-            report.verdict(result)
+            local ok, result = pcall(run_one, probe, boxes)
+            if not ok then
+                result = not_run(probe, tostring(result))
+            end
             results[#results + 1] = result
+            report.verdict(result)
         end)
     end
     return results
 end
 
---- Results of probes that can not run, for one reason; reported.
+--- Results of probes that can not run, for one reason; reported, the reason once.
 -- @param results of probes that were run before; may be left out
 function session.none_run(probes, why, results)
     results = results or {}
+    report.say(why, "red")
     for _, probe in ipairs(probes) do
-        results[#results + 1] = not_run(probe, why)
-        report.verdict(results[#results])
+        local result = not_run(probe, why)
+        result.said = true
+        results[#results + 1] = result
+        report.verdict(result)
     end
     return results
 end

@@ -4,7 +4,11 @@ local isolated = require "isolated"
 local task = require "task"
 
 local CLAUSE = "every box has an address, a MAC and a machine-id of its own"
-local FACTS = { { "address", "IPv4 address" }, { "mac", "MAC" }, { "machine_id", "machine-id" } }
+local FACTS = {
+    { "address", "IPv4 address", "IPv4 addresses" },
+    { "mac", "MAC", "MACs" },
+    { "machine_id", "machine-id", "machine-ids" },
+}
 
 local function compare(t, mine, theirs)
     for _, fact in ipairs(FACTS) do
@@ -13,12 +17,17 @@ local function compare(t, mine, theirs)
         if not one or not two or one == "" or two == "" then
             t:suspect(("a box has no %s to compare"):format(words), { clause = CLAUSE })
         else
-            t:expect(one ~= two, ("the boxes' %ss differ"):format(words), {
+            t:expect(one ~= two, ("the boxes' %s differ"):format(fact[3]), {
                 clause = CLAUSE,
                 seen = ("%s and %s"):format(one, two),
             })
         end
     end
+    local shared = isolated.shared(mine, theirs)
+    t:expect(#shared == 0, "no address is held by both boxes", {
+        clause = CLAUSE,
+        seen = #shared > 0 and table.concat(shared, ", ") or nil,
+    })
 end
 
 return {
@@ -29,7 +38,7 @@ return {
     run = function(t, a, b)
         local both = task.map({ a, b }, function(box)
             local me = box:identity()
-            return { box = box, me = me, online = me and me.address and isolated.online(t, box, me.address) }
+            return { box = box, me = me, online = me and me.address and isolated.online(t, box, me) }
         end)
         for _, one in ipairs(both) do
             if not one.me then

@@ -1,5 +1,6 @@
 -- The resolver that the network gives its boxes: public names, asked of the gateway over UDP and TCP, and of
 -- the resolver that the box itself is configured with.
+local contract = require "contract"
 local resolver = require "resolver"
 
 local CLAUSE = "the gateway's resolver answers public names"
@@ -39,7 +40,9 @@ local function own_queries(t, box)
     end
     local out = {}
     for _, server in ipairs(info.nameservers) do
-        if server ~= t.contract.gateway then
+        if contract.excluded(t.contract, server, 53) then
+            t:skip(("%s asks %s, its own resolver: the contract excludes it"):format(box.label, server))
+        elseif server ~= t.contract.gateway then
             table.move(queries_for(t, server, { "udp" }, OWN_CLAUSE), 1, 8, #out + 1, out)
         end
     end

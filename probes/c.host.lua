@@ -6,6 +6,18 @@ local targets = require "targets"
 
 local CLAUSE = "a box reaches nothing on its host, save DNS and DHCP at its gateway"
 
+-- A link-local address is asked from the box's own link-local one, which a new box has not at once.
+local SETTLE_MS = 4000
+
+local function has_link_local(list)
+    for _, target in ipairs(list) do
+        if target.spec.to:find("^[Ff][Ee]80:") then
+            return true
+        end
+    end
+    return false
+end
+
 -- Whether silence on that protocol proves something at one target at least.
 local function has_listener(list, proto)
     for _, target in ipairs(list) do
@@ -46,8 +58,11 @@ return {
             return t:error("the host's addresses: " .. why)
         end
         local list = targets.host(t.contract, addresses, me.link)
+        if has_link_local(list) and not box:settle(me.link, SETTLE_MS) then
+            t:note(box.label .. " has an IPv6 address that is not usable yet")
+        end
         isolated.verify(host, list)
         demand_listeners(t, list)
-        t:isolated { source = box, targets = list, clause = CLAUSE }
+        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
     end,
 }

@@ -17,14 +17,23 @@ return {
         elseif not me.address then
             return t:suspect(box.label .. " has no address on the boxes' network", { clause = CLAUSE })
         end
+        local addresses
+        addresses, why = host.addresses()
+        if not addresses then
+            return t:error("the host's addresses: " .. why)
+        end
+        local mine = {}
+        for i, entry in ipairs(addresses) do
+            mine[i] = entry.address
+        end
         local function spec(proto, port)
             return { proto = proto, to = me.address, port = port, ms = data.budgets.attempt }
         end
         local answers_ping = me.info.icmp_echo_ignore_all == "0"
         t:isolated {
             source = host,
-            source_address = data.gateway,
-            holder = { box = box, address = me.address, port = data.box.inbound_port },
+            sender = { addresses = mine },
+            holder = { box = box, address = me.address, info = me.info, port = data.box.inbound_port },
             clause = CLAUSE,
             targets = {
                 { spec = spec("tcp", data.box.inbound_port), listener = true, on_link = true, up = true },

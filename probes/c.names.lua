@@ -85,7 +85,7 @@ local function run(t, box, sibling)
         return t:error("a box could not be asked who it is")
     elseif not mine.address or not theirs.address then
         return t:suspect("a box has no address on the boxes' network", { clause = CLAUSE })
-    elseif not isolated.online(t, box) then
+    elseif not isolated.online(t, box, mine) then
         return t:suspect(box.label .. " does not reach the public internet", { clause = CLAUSE })
     end
     local queries = questions(t, sibling, theirs.address)

@@ -7,14 +7,22 @@ local targets = require "targets"
 
 local CLAUSE = "a box reaches no private, link-local or CGNAT address"
 
--- The ranges in which nobody answers the host.
+-- The ranges in which nobody answers the host on a port: that ping alone is dropped there says nothing of the
+-- rest. Those of which nothing is asked are not judged, either.
 local function blind_ranges(t, list)
-    local seen = {}
+    local asked, seen = {}, {}
     for _, target in ipairs(list) do
-        seen[target.range] = seen[target.range] or target.listener
+        asked[target.range] = true
+        seen[target.range] = seen[target.range] or target.listener and target.spec.port
     end
     for _, range in ipairs(contract.sorted_keys(t.contract.forbidden)) do
-        if not seen[range] then
+        if not asked[range] then
+            t:suspect(("nothing is asked in %s"):format(range), {
+                clause = CLAUSE,
+                reason = "its addresses are excluded, the host's own, or none; a range that is no part of the contract "
+                    .. "is taken out with `[RANGE] = false`",
+            })
+        elseif not seen[range] then
             t:suspect(("nobody is known to answer in %s: silence proves nothing there"):format(range), {
                 clause = CLAUSE,
                 reason = "name a listener there in the site's `listeners`; it must answer the host",
@@ -44,6 +52,6 @@ return {
         local list = targets.forbidden(t.contract, addresses)
         isolated.verify(host, list)
         blind_ranges(t, list)
-        t:isolated { source = box, targets = list, clause = CLAUSE }
+        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
     end,
 }

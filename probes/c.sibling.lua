@@ -12,13 +12,15 @@ local function one_way(t, a, b, from, to)
     local answers_ping = to.info.icmp_echo_ignore_all == "0"
     t:isolated {
         source = a,
-        source_address = from.address,
+        sender = { addresses = from.addresses, mac = from.mac, sibling = true },
         identity = from,
         holder = {
             box = b,
             address = to.address,
+            addresses = to.addresses,
             mac = to.mac,
             machine_id = to.machine_id,
+            info = to.info,
             port = data.box.port,
         },
         clause = CLAUSE,

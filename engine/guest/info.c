@@ -188,6 +188,8 @@ static bool show_address(struct line *line, struct nlmsghdr *message) {
     add_link(line, info->ifa_index);
     line_add(line, "family", "%d", info->ifa_family == AF_INET ? 4 : 6);
     add_scope(line, info->ifa_scope);
+    if (info->ifa_flags & IFA_F_TENTATIVE)
+        line_add(line, "tentative", "%d", 1);
     return true;
 }
 

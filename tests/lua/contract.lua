@@ -34,7 +34,7 @@ ok, data = build [[return {
     budgets = { attempt = 5000 },
     forbidden = { ["172.16.0.0/12"] = false, ["10.0.0.0/8"] = { addresses = { "10.1.2.3" } } },
     listeners = { { address = "10.1.2.3", port = 80, protocols = { "tcp" } } },
-    exclude = { "192.168.0.0/16", "10.1.2.4:22", "[fd00::1]:80" },
+    exclude = { "192.168.0.0/16", "10.1.2.4:22", "[fd00::1]:80", "8.8.8.8", "fd00::1:80/128", "2001:db8::53" },
 }]]
 check("a site's file", ok, data)
 check("renumbered in one place", data.acl.egress[1].destination == "10.87.0.1/32"
@@ -51,6 +51,8 @@ check("listeners by address and protocol", contract.listener_ports(data, "10.1.2
 check("excluded: a range", contract.excluded(data, "192.168.1.1", 80) and contract.excluded(data, "192.168.1.1"))
 check("excluded: one port", contract.excluded(data, "10.1.2.4", 22) and not contract.excluded(data, "10.1.2.4", 23)
     and not contract.excluded(data, "10.1.2.4"))
+check("excluded: what is allowed, too", #data.allowed.addresses == 1 and data.allowed.addresses[1].address == "1.1.1.1"
+    and #data.allowed.resolvers == 1 and data.allowed.resolvers[1] == "1.1.1.1")
 check("excluded: one port, IPv6", contract.excluded(data, "fd00::1", 80) and not contract.excluded(data, "fd00::2", 80))
 
 -- Each site's file, and what the refusal must name besides the file.
@@ -74,6 +76,62 @@ for _, case in ipairs {
     { "return { forbidden = { [\"10.0.0.0\"] = {} } }", "forbidden" },
     { "return { forbidden = { [\"11.0.0.0/8\"] = { addresses = {} } } }", "forbidden[\"11.0.0.0/8\"].tcp: missing" },
     { "return { tags = {} }", "tags" },
+    { "return { listeners = { { address = \"1.2.3.4\", port = 80, protocols = {} } } }", "protocols: at least one" },
+    { "return { listeners = { { address = \"1.2.3.4\", port = 80, protocols = { \"tdp\" } } } }", "protocols[1]" },
+    {
+        "return { listeners = { { address = \"fe80::1%eth0\", port = 80, protocols = { \"tcp\" } } } }",
+        "without a scope",
+    },
+    {
+        "return { listeners = { { address = \"224.0.0.1\", port = 80, protocols = { \"tcp\" } } } }",
+        "listeners[1].address",
+    },
+    { "return { image = { type = \"vm\" } }", "image.type: \"vm\" is none of" },
+    { "return { image = { type = false } }", "image.type" },
+    { "return { acl = { egress = { { destination = \"10.0.0.0/8\" } } } }", "acl.egress[1].action: missing" },
+    { "return { acl = { egress = { { action = \"deny\" } } } }", "acl.egress[1].action" },
+    { "return { network = { address = \"10.88.0.0/24\" } }", "network.address" },
+    { "return { network = { address = \"10.88.0.255/24\" } }", "network.address" },
+    { "return { network = { address = \"10.88.0.1/31\" } }", "network.address: 8 to 30" },
+    { "return { network = { address = \"10.88.0.1/7\" } }", "network.address: 8 to 30" },
+    { "return { network = { domain = \"a..b\" } }", "network.domain" },
+    { "return { allowed = { addresses = {} } }", "allowed.addresses: at least one" },
+    { "return { allowed = { names = {} } }", "allowed.names: at least one" },
+    { "return { allowed = { resolvers = {} } }", "allowed.resolvers: at least one" },
+    {
+        "return { allowed = { addresses = { { address = \"127.0.0.1\", port = 80 } } } }",
+        "allowed.addresses[1].address",
+    },
+    { "return { allowed = { addresses = { { address = \"255.255.255.255\", port = 80 } } } }", "allowed.addresses[1]" },
+    { "return { allowed = { addresses = { { address = \"10.88.0.1\", port = 53 } } } }", "allowed.addresses[1]" },
+    { "return { allowed = { names = { \"" .. ("x"):rep(64) .. ".com\" } } }", "allowed.names[1]" },
+    { "return { allowed = { names = { \"" .. ("abcdefg."):rep(32) .. "com\" } } }", "allowed.names[1]" },
+    { "return { allowed = { names = { \"-x.com\" } } }", "allowed.names[1]" },
+    {
+        "return { forbidden = { [\"10.0.0.0/8\"] = { addresses = { \"11.0.0.1\" } } } }",
+        "addresses[1]: 11.0.0.1 is not in it",
+    },
+    {
+        "return { forbidden = { [\"224.0.0.0/4\"] = { addresses = { \"224.0.0.1\" }, tcp = {}, udp = {} } } }",
+        "addresses[1]",
+    },
+    { "return { exclude = { \"10.1.2.4:0\" } }", "exclude[1]: a port" },
+    { "return { exclude = { \"10.1.2.4:65536\" } }", "exclude[1]: a port" },
+    { "return { exclude = { \"10.1.2.4:99999999999999999999\" } }", "exclude[1]: a port" },
+    { "return { exclude = { \"fd00::1:80\" } }", "exclude[1]: ambiguous: write fd00::1:80/128, or [fd00::1]:80" },
+    { "return { exclude = { \"fe80::1%eth0\" } }", "exclude[1]" },
+    { "return { exclude = { 7 } }", "exclude[1]" },
+    { "return { exclude = { \"0.0.0.0/0\" } }", "exclude: it leaves nothing of allowed.addresses" },
+    { "return { exclude = { \"1.1.1.1:443\", \"8.8.8.8:53\" } }", "exclude: it leaves nothing of allowed.addresses" },
+    { "return { exclude = { \"1.1.1.1:53\", \"8.8.8.8:53\" } }", "exclude: it leaves nothing of allowed.resolvers" },
+    { "return { exclude = { \"10.0.0.0/8\" } }", "exclude: it covers the boxes' own gateway" },
+    { "return { box = { port = 8087 } }", "box: three different ports" },
+    { "return { budgets = { attempt = 3000 } }", "budgets.attempt" },
+    { "return { budgets = { attempt = 60001 } }", "budgets.attempt" },
+    { "return { budgets = { control = 999 } }", "budgets.control" },
+    { "return { budgets = { listen = 9000 } }", "budgets.listen: at least attempt" },
+    { "return { budgets = { address = 600001 } }", "budgets.address" },
+    { "return { budgets = { routed = 3000 } }", "budgets.routed" },
     { "return { image = { server = \"http://x\" } }", "image.server" },
     { "return 7", "a table expected" },
     { "return {", "unexpected symbol" },

@@ -95,7 +95,7 @@ local info = guest.parse_info(out(
     N .. " link=eth0 mac=00:16:3e:00:00:01 up=1",
     N .. " link= more=3",
     N .. " addr=10.88.0.7/24 link=eth0 family=4 scope=global",
-    N .. " addr=fe80::7/64 link=eth0 family=6 scope=link",
+    N .. " addr=fe80::7/64 link=eth0 family=6 scope=link tentative=1",
     N .. " route=default via=10.88.0.1 link=eth0 family=4 metric=100",
     N .. " nameserver=127.0.0.53",
     N .. " nameserver= errno=ENOENT",
@@ -104,6 +104,7 @@ local info = guest.parse_info(out(
 check("info", info and info.addresses[1].address == "10.88.0.7" and info.addresses[1].bits == 24
     and info.addresses[2].scope == "link" and info.links.eth0.mac == "00:16:3e:00:00:01" and info.links.eth0.up
     and info.routes[1].via == "10.88.0.1" and #info.nameservers == 1)
+check("info: tentative", info and info.addresses[2].tentative and not info.addresses[1].tentative)
 check("info: values unescaped", info and info.hostname == "b\nox")
 check("info, lost: a line missing", guest.parse_info(out(N .. " hostname=x", N .. " end=2"), N) == nil)
 check("info, lost: no end", guest.parse_info(out(N .. " hostname=x"), N) == nil)

@@ -87,6 +87,10 @@ t = measure(function(_, stage)
     return stage == 1 and UP or SILENT
 end, SILENT)
 check("the internet gone afterwards is SUSPECT", t:verdict() == "SUSPECT", t:verdict())
+t = measure(function(_, stage)
+    return stage == 2 and SILENT or UP
+end, SILENT)
+check("the internet gone meanwhile is SUSPECT", t:verdict() == "SUSPECT", t:verdict())
 t, source = measure(function(run, stage)
     return run == 1 and stage == 3 and SILENT or UP
 end, SILENT)
@@ -108,15 +112,113 @@ local RESET = { outcome = "refused", errno = "ECONNREFUSED", ms = 1 }
 check("silence of a closed port is a note", with_closed(SILENT, SILENT):verdict() == "PASS")
 check("a closed port that is reached", with_closed(UP, SILENT):verdict() == "FAIL")
 check("a reset where the listener's port is silent", with_closed(RESET, SILENT):verdict() == "SUSPECT")
-check("a reset where the listener's port is reset, too", with_closed(RESET, RESET):verdict() == "PASS")
+check("a reset where the listener's port is reset, too: a wall that resets, or a hole in it", with_closed(RESET, RESET)
+    :verdict() == "SUSPECT")
+local REFUSED = { outcome = "refused", errno = "ECONNREFUSED", icmp = "3/3", offender = "10.9.9.9", ms = 1 }
+check("the target's own port-unreachable, likewise", with_closed(REFUSED, REFUSED):verdict() == "SUSPECT")
+REFUSED.offender = "10.88.0.1"
+check("a port-unreachable of the wall's", with_closed(REFUSED, REFUSED):verdict() == "PASS")
 check("let through to nobody", with_closed({ outcome = "unreachable", icmp = "3/1", ms = 3070 }, SILENT):verdict()
     == "SUSPECT")
 check("no route: nothing was sent", with_closed({ outcome = "unreachable", errno = "ENETUNREACH", ms = 0 }, SILENT)
     :verdict() == "PASS")
 local other = { outcome = "unreachable", icmp = "3/13", offender = "10.88.0.1", ms = 1 }
 check("the same wall's reject", with_closed(other, other):verdict() == "PASS")
+local own = { outcome = "unreachable", icmp = "3/13", offender = "10.9.9.9", ms = 1 }
+check("no closed port says prohibited", with_closed(own, own):verdict() == "PASS")
+check("a late host-unreachable is not like a prompt one", with_closed(
+    { outcome = "unreachable", icmp = "3/1", offender = "10.88.0.1", ms = 3070 },
+    { outcome = "unreachable", icmp = "3/13", offender = "10.88.0.1", ms = 1 }):verdict() == "SUSPECT")
 check("another router's reject", with_closed({ outcome = "unreachable", icmp = "3/0", offender = "192.0.2.9", ms = 9 },
     other):verdict() == "SUSPECT")
+
+t = measure(always, RESET, { target(80), target(81, { listener = false, unjudged = true }),
+    target(82, { listener = false, unjudged = true }) })
+local together = {}
+for _, one in ipairs(t.observations) do
+    if one.verdict == "SUSPECT" then
+        together[#together + 1] = one
+    end
+end
+check("resets where nobody listens are one observation", #together == 1
+    and together[1].seen == "10.9.9.9 tcp 81, 10.9.9.9 tcp 82", together[1] and together[1].seen)
+
+-- A wall whose ICMP errors are rationed: they come late, on a repeated SYN.
+local function late(icmp, ms, first)
+    return (measure(always, function(spec)
+        return { outcome = "unreachable", icmp = icmp, offender = "10.88.0.1", ms = spec.port == 80 and ms or first }
+    end, { target(80), target(81) })):verdict()
+end
+check("prohibited, late", late("3/13", 3010, 3010) == "PASS")
+check("host unreachable, late, and at once at the same address", late("3/1", 3010, 1) == "PASS")
+check("host unreachable, late", late("3/1", 3010, 3010) == "SUSPECT")
+
+-- What never left the box.
+local function unsent(errno, call, fields)
+    return (measure(always, { outcome = "unreachable", errno = errno, call = call, ms = 0 }, { target(80, fields) }))
+end
+check("an unreachable route in the box", unsent("EHOSTUNREACH", "connect"):verdict() == "SUSPECT")
+check("a blackhole route in the box", unsent("EINVAL", "connect"):verdict() == "SUSPECT")
+check("the box's own firewall", unsent("EPERM", "send"):verdict() == "SUSPECT")
+check("the same on its own link", unsent("EPERM", "send", { on_link = true, up = true }):verdict() == "SUSPECT")
+check("nobody there, and nothing sent: a note", unsent("EPERM", "send", { listener = false, unjudged = true }):verdict()
+    == "NOTE")
+local v6 = { spec = { proto = "tcp", to = "2001:db8::1", port = 80, ms = 10 } }
+check("no IPv6 in the box, as the contract wants it", unsent("ENETUNREACH", "connect", v6):verdict() == "NOTE")
+check("an unreachable IPv6 route is no such thing", unsent("EHOSTUNREACH", "connect", v6):verdict() == "SUSPECT")
+local function own_hook(at, fields)
+    return (measure(always, function(spec)
+        if spec.proto == "udp" then
+            return { outcome = "unreachable", errno = "EPERM", call = "send", ms = 0 }
+        end
+        return SILENT
+    end, {
+        target(80, fields),
+        target(81, { spec = { proto = "udp", to = at, port = 81, ms = 10 }, range = "10.0.0.0/8" }),
+    }))
+end
+check("TCP's silence where UDP never left", own_hook("10.9.9.9").observations[1].verdict == "SUSPECT")
+check("the same range", own_hook("10.1.1.1", { range = "10.0.0.0/8" }).observations[1].verdict == "SUSPECT")
+check("elsewhere it stands", own_hook("10.1.1.1").observations[1].verdict == "PASS")
+
+-- From the host its own kernel is the wall.
+local inbound = check_module.new("c.test")
+local its_kernel = place("the host", function(spec)
+    return is_control(spec, inbound) and UP or { outcome = "unreachable", errno = "EPERM", call = "send", ms = 0 }
+end)
+its_kernel.guards = require("host").guards
+inbound:isolated { source = its_kernel, targets = { target(80, { on_link = true, up = true }) }, clause = "the clause" }
+check("the host's own firewall is the wall", inbound:verdict() == "PASS", inbound:verdict())
+
+local A = { address = "10.9.9.8", mac = "02:00:00:00:00:08", machine_id = "8" }
+
+-- What the contract excludes is not asked.
+local contract = require "contract"
+local function excluding(list, specs)
+    local test = check_module.new("c.test")
+    test.contract = contract.build(engine.call("contract"), "host/contract.lua",
+        ("return { exclude = { %s } }"):format(list), "site.lua")
+    local asked = {}
+    local a = place("a", function(spec)
+        asked[#asked + 1] = spec.port
+        return is_control(spec, test) and UP or SILENT
+    end)
+    if specs then
+        test:reaches(a, specs, "the clause")
+    else
+        test:isolated { source = a, targets = { target(80), target(81) }, clause = "the clause" }
+    end
+    return test, " " .. table.concat(asked, " ") .. " "
+end
+local narrowed, asked = excluding('"10.9.9.9:81"')
+check("an excluded target is not asked", asked:find(" 80 ") and not asked:find(" 81 "), asked)
+check("and is a SKIP beside the others", narrowed:verdict() == "PASS" and narrowed.observations[1].verdict == "SKIP")
+narrowed, asked = excluding('"8.8.8.8"')
+check("an excluded control is not asked", narrowed:verdict() == "PASS" and not asked:find(" 53 "), asked)
+narrowed, asked = excluding('"10.9.9.0/24"')
+check("nothing left to ask", narrowed:verdict() == "SUSPECT" and asked == "  ", asked)
+narrowed, asked = excluding('"10.9.9.9:80"', { { proto = "tcp", to = "10.9.9.9", port = 80, ms = 10 } })
+check("nor what is to be reached", narrowed:verdict() == "SKIP" and asked == "  ", asked)
 
 -- A sibling that holds the port. `b` says what its parts answer.
 local function sibling(b, seen, identity)
@@ -132,15 +234,24 @@ local function sibling(b, seen, identity)
     end)
     test:isolated {
         source = a,
-        source_address = "10.9.9.8",
-        identity = identity or { address = "10.9.9.8", mac = "02:00:00:00:00:08", machine_id = "8" },
-        holder = { box = holder, address = "10.9.9.9", mac = "02:00:00:00:00:09", machine_id = "9", port = 80 },
+        sender = { addresses = { "10.9.9.8" }, mac = "02:00:00:00:00:08", sibling = not b.host },
+        identity = not b.host and (identity or A) or nil,
+        holder = {
+            box = holder,
+            address = "10.9.9.9",
+            addresses = { "10.9.9.9", "10.9.9.10" },
+            mac = "02:00:00:00:00:09",
+            machine_id = "9",
+            port = 80,
+            info = b.info,
+        },
         targets = { target(80, { on_link = true, up = true }) },
         clause = "the clause",
     }
     return test
 end
-local HOLDS = { listen = { result = "listened" }, await = { result = "ready" }, stop = { result = "stopped" } }
+local HELD = { result = "listened", stopped = "1", frames = "0" }
+local HOLDS = { listen = HELD, await = { result = "ready" }, stop = { result = "stopped" } }
 local function but(fields)
     local out = {}
     for key, value in pairs(HOLDS) do
@@ -152,14 +263,93 @@ local function but(fields)
     return out
 end
 
+-- The listener's word, with some of it put otherwise.
+local function heard(fields)
+    local word = { frames = fields["frames-errno"] and "" or "1" }
+    for key, value in pairs(HELD) do
+        word[key] = word[key] or value
+    end
+    for key, value in pairs(fields) do
+        word[key] = value or nil
+    end
+    return but { listen = word }
+end
+
 check("a sibling out of reach", sibling(HOLDS, SILENT):verdict() == "PASS")
 check("a sibling that answers", sibling(HOLDS, UP):verdict() == "FAIL")
-check("it arrived, though nothing came back", sibling(but {
-    listen = { result = "listened", seen = "udp:10.9.9.7:1;tcp:10.9.9.8:4000*2" },
-}, SILENT):verdict() == "FAIL")
-check("another's arrival is not A's", sibling(but {
-    listen = { result = "listened", seen = "udp:10.9.9.8:1;tcp:10.9.9.7:4000" },
-}, SILENT):verdict() == "PASS")
+local ARRIVED = heard { seen = "udp:10.9.9.7:1;tcp:10.9.9.8:4000*2" }
+check("it arrived, though nothing came back", sibling(ARRIVED, SILENT):verdict() == "FAIL")
+local ANOTHERS = heard { seen = "udp:10.9.9.8:1;tcp:10.9.9.7:4000" }
+check("another's arrival is not A's", sibling(ANOTHERS, SILENT):verdict() == "PASS")
+-- What reached B's link, whatever B's own firewall made of it.
+local FRAMES = {
+    { "a lone SYN of A's", "FAIL", "tcp:10.9.9.8@02:00:00:00:00:01" },
+    { "a SYN from A's MAC", "FAIL", "tcp:10.9.9.77@02:00:00:00:00:08*3" },
+    { "A asks for the address", "FAIL", "arp:10.9.9.8@02:00:00:00:00:08" },
+    { "A asks for the address, over IPv6", "FAIL", "nd:fe80::8@02:00:00:00:00:08" },
+    { "another protocol", "PASS", "udp:10.9.9.8@02:00:00:00:00:08;icmp:10.9.9.8@02:00:00:00:00:08" },
+    { "the gateway asks for the address", "PASS", "arp:10.9.9.1@02:00:00:00:00:01" },
+    { "somebody else", "PASS", "tcp:10.9.9.80@02:00:00:00:00:01" },
+}
+for _, case in ipairs(FRAMES) do
+    local what, verdict, frames = table.unpack(case)
+    local b = heard { ["frames-seen"] = frames }
+    check("frames: " .. what, sibling(b, SILENT):verdict() == verdict)
+    check("frames, and refused: " .. what, sibling(b, RESET):verdict() == verdict)
+end
+local function by_host(frames)
+    local b = heard { ["frames-seen"] = frames }
+    b.host = true
+    return sibling(b, SILENT):verdict()
+end
+check("frames: the host's SYN", by_host "tcp:10.9.9.8@02:00:00:00:00:01" == "FAIL")
+check("frames: the host asks for the address, as always", by_host "arp:10.9.9.8@02:00:00:00:00:08" == "PASS")
+for _, key in ipairs { "frames-errno", "frames-more", "frames-lost" } do
+    check(key .. ": silence cannot be told", sibling(heard { [key] = "1" }, SILENT):verdict() == "SUSPECT")
+    check(key .. ": what was seen counts", sibling(heard {
+        [key] = "1",
+        ["frames-seen"] = "tcp:10.9.9.8@02:00:00:00:00:08",
+    }, SILENT):verdict() == "FAIL")
+    check(key .. ": reachable is reachable", sibling(heard { [key] = "1" }, UP):verdict() == "FAIL")
+end
+check("nothing said of frames", sibling(heard { frames = false }, SILENT):verdict() == "SUSPECT")
+check("ended by time", sibling(heard { stopped = "0" }, SILENT):verdict() == "SUSPECT")
+check("one address is held by both", sibling(HOLDS, SILENT, {
+    address = "10.9.9.8",
+    addresses = { "10.9.9.8", "10.9.9.10" },
+    mac = "02:00:00:00:00:08",
+    machine_id = "8",
+}):verdict() == "SUSPECT")
+
+-- An address that a place holds itself says nothing of the world.
+local function holding(addresses)
+    local out = { addresses = {} }
+    for i, address in ipairs(addresses) do
+        out.addresses[i] = { address = address }
+    end
+    return out
+end
+local function local_controls()
+    local places = {}
+    for i, place_ in ipairs(check_module.new("c.test").contract.allowed.addresses) do
+        places[i] = place_.address
+    end
+    return holding(places)
+end
+local function with_info(info, seen)
+    return sibling(HOLDS, seen, {
+        address = "10.9.9.8",
+        mac = "02:00:00:00:00:08",
+        machine_id = "8",
+        info = info,
+    }):verdict()
+end
+check("A meets itself at the controls' addresses", with_info(local_controls(), SILENT) == "SUSPECT")
+check("A has addresses of its own", with_info(holding { "10.9.9.8", "fe80::8" }, SILENT) == "PASS")
+check("A holds the address asked", with_info(holding { "10.9.9.9" }, UP) == "SUSPECT")
+check("B meets itself at the controls' addresses", sibling(but { info = local_controls() }, SILENT):verdict()
+    == "SUSPECT")
+
 check("nobody held the port", sibling(but { await = { result = "timeout", errno = "ECONNREFUSED" } }, SILENT):verdict()
     == "SUSPECT")
 check("the listener's word was lost", sibling(but { listen = { result = "lost", why = "x" } }, SILENT):verdict()

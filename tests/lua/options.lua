@@ -19,6 +19,9 @@ check("flags, values and the rest", found.force == true and found.phase == "A,C"
 check("--option=value", options.parse(KNOWN, "--phase=A").phase == "A")
 check("nothing", next((options.parse(KNOWN))) == nil)
 check("an unknown option", not pcall(options.parse, KNOWN, "--frob"))
+check("-h is --help", options.parse({ help = "flag" }, "-h").help == true)
+check("an unknown short option", not pcall(options.parse, KNOWN, "-x") and not pcall(options.parse, KNOWN, "-"))
+check("a flag with a value", not pcall(options.parse, KNOWN, "--force=1"))
 check("a value missing", not pcall(options.parse, KNOWN, "--phase") and not pcall(options.parse, KNOWN, "--phase="))
 check("a comma list", table.concat(options.words("A, C,"), " ") == "A C")
 

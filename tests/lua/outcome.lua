@@ -54,6 +54,15 @@ check("the ICMP error and its sender are kept", seen.icmp == "3/1" and seen.offe
     and seen.ms == 3070.1)
 check("in words", outcome.text(seen) == "unreachable (EHOSTUNREACH, ICMP 3/1 from 10.0.0.7, 3070.1 ms)",
     outcome.text(seen))
+seen = outcome.of_fact { result = "error", errno = "EPERM", call = "send", ["local"] = "10.88.0.7:4711", ms = "0.01" }
+check("where an error came from is kept", seen.call == "send" and seen.own == "10.88.0.7" and outcome.is_local(seen)
+    and not outcome.is_own(seen))
+check("and said", outcome.text(seen) == "unreachable (EPERM in send, 0.0 ms)", outcome.text(seen))
+seen = outcome.of_fact {
+    result = "error", errno = "EHOSTUNREACH", call = "async", icmp = "1/3", origin = "icmp6", from = "fe80::7%eth0",
+    ["local"] = "[fe80::7%eth0]:4711", ms = "3070",
+}
+check("its own kernel's ICMP error", outcome.is_own(seen) and outcome.is_no_host(seen) and not outcome.is_local(seen))
 check("silence in words", outcome.text { outcome = "silent", ms = 4000 } == "silent (4000.0 ms)")
 
 check("host.connect: connected", outcome.of_connect("3", "").outcome == "reachable")

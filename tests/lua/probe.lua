@@ -68,6 +68,21 @@ check("and the last primitive", last.last_primitive ~= nil)
 verdict, evidence = run("error({})")
 check("an error that is no text", verdict == "ERROR" and type(evidence.observations[1].what) == "string")
 check("misuse of t", run("t:pass(7)") == "ERROR")
+evidence = select(2, run(""))
+check("nothing observed, in words", evidence.observations[1].what:find("observed nothing", 1, true) ~= nil)
+check("a verdict is not overwritten", run("t:fail('x', { verdict = 'PASS' })") == "ERROR"
+    and run("t:pass('y') t:fail('x', { verdict = 'PASS' })") == "ERROR")
+check("nor what was observed", run("t:pass('x', { what = 'y' })") == "ERROR")
+check("nor a control's", run("t:pass('x') t:control('c', false, { passed = true })") == "ERROR"
+    and run("t:pass('x') t:control('c', false, { what = 'd' })") == "ERROR")
+check("details are plain data", run("t:pass('x', { f = print })") == "ERROR" and run("t:pass('x', { 7 })") == "ERROR"
+    and run("t:pass('x', { n = 0/0 })") == "ERROR" and run("t:pass('x', { n = 1/0 })") == "ERROR"
+    and run("t:pass('x', 'y')") == "ERROR")
+check("a control that is none", run("t:pass('x') t:control(7, true)") == "ERROR"
+    and run("t:pass('x') t:control('c')") == "ERROR")
+verdict, evidence = run("t:pass('fine') local x = {} while true do x[#x + 1] = ('x'):rep(1 << 20) .. #x end")
+last = evidence.observations[#evidence.observations]
+check("out of memory, in words", verdict == "ERROR" and last.what:find("not enough memory", 1, true) ~= nil, last.what)
 check("a verdict there is none of", run("t:record('FINE', 'x')") == "ERROR")
 verdict, evidence = run("t:pass('fine', { seen = 'x', ms = 7 }) t:control('c', true)")
 check("the evidence is data", verdict == "PASS" and evidence.observations[1].seen == "x"

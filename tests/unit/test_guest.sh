@@ -280,7 +280,7 @@ test_failed() {
     for i in 1 2 3; do
         expect $i "proto=(tcp|udp|icmp) result=failed call=bind errno=EADDRNOTAVAIL errnum=99 $ms"
     done
-    out=$(ip netns exec a bash -c "ulimit -n 4; exec $guest attempt nonce=$nonce proto=tcp,to=10.9.1.7,port=80,ms=500")
+    out=$(ip netns exec a bash -c "exec 3>&-; ulimit -n 4; exec $guest attempt nonce=$nonce proto=tcp,to=10.9.1.7,port=80,ms=500")
     expect 1 "proto=tcp result=failed call=socket errno=EMFILE errnum=24 $ms"
     out=$(ip netns exec a setpriv --bounding-set -net_raw --inh-caps -net_raw \
         "$guest" attempt nonce=$nonce proto=icmp,to=10.9.1.7,ms=500)

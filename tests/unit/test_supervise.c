@@ -265,6 +265,8 @@ static int count_marked(void) {
     DIR *dir = opendir("/proc");
 
     assert_non_null(dir);
+    if (!dir)
+        return -1;
     while ((entry = readdir(dir)))
         count += entry->d_name[0] >= '0' && entry->d_name[0] <= '9' && has_mark(entry->d_name);
     closedir(dir);
@@ -573,6 +575,8 @@ static int count_fds(void) {
     DIR *dir = opendir("/proc/self/fd");
 
     assert_non_null(dir);
+    if (!dir)
+        return -1;
     while (readdir(dir))
         count++;
     closedir(dir);
