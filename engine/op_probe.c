@@ -163,6 +163,7 @@ void op_declare(struct request *r) {
     w->loader = NULL;
     reply_begin(loader);
     reply_add_text(loader, w->metadata);
+    reply_add_text(loader, w->id);
     reply_send(loader);
 }
 
