@@ -32,8 +32,9 @@ size_t job_output_len(const struct request *r);
  * folder, which lives in the run's own. */
 char *const *job_environment(void);
 
-/* Makes the folder that INCUS_CONF names, with a configuration of its own in it: without one the client
- * greets its first user, and leaves files in root's home. Root only; else nothing is done. */
+/* Makes the folder that INCUS_CONF names, with a configuration of its own in it: without one the
+ * client greets its first user, and leaves files in root's home. Root only; else nothing is done.
+ */
 void job_make_folder(void);
 void job_remove_folder(void);
 
