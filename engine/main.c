@@ -170,8 +170,8 @@ static void check_box(void) {
 }
 
 /* The installed scripts; the other files beside them are their library, and no scripts. */
-static const char *const scripts[] = {"lua/drill",  "lua/run",  "lua/list", "lua/journal",
-                                      "host/setup", "host/box", NULL};
+static const char *const scripts[] = {"lua/drill",  "lua/run",     "lua/list", "lua/journal",
+                                      "host/setup", "host/boxcli", NULL};
 
 /* The path of a script: with a slash a file, else an installed one, with or without ".lua". Free
  * it. */

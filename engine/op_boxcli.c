@@ -167,23 +167,43 @@ static const char *const hatch[][8] = {
     {"config", "device", "add", "{}", "bd-drill", "none"},
 };
 
-/* A command line on its way to being argv. */
+/* A command line on its way to being argv; `text` holds what is copied from the request. */
 struct line {
     struct request *r;
     unsigned at; /* the next argument */
+    char *text;
+    size_t used;
     char *argv[MAX_WORDS + 1], *envp[MAX_WORDS];
     unsigned n, nenv;
+    unsigned names[MAX_WORDS], n_names; /* arguments that name what may come to be */
 };
 
 static void line_free(struct line *l) {
-    for (unsigned i = 0; i < l->n; i++)
-        free(l->argv[i]);
-    for (unsigned i = 0; i < l->nenv; i++)
-        free(l->envp[i]);
+    free(l->text);
+}
+
+/* Room for every argument and its NUL: it never grows, so that pointers into it hold. */
+static void make_room(struct line *l) {
+    size_t room = 1;
+    for (unsigned i = 0; i < l->r->argc; i++)
+        room += arg(l->r, i).len + 1;
+    l->text = malloc(room);
+    if (!l->text)
+        abort();
+}
+
+/* Argument l->at as text, and on to the next. */
+static char *next_text(struct line *l) {
+    struct slice s = arg(l->r, l->at++);
+    char *text = l->text + l->used;
+    memcpy(text, s.data, s.len);
+    text[s.len] = 0;
+    l->used += s.len + 1;
+    return text;
 }
 
 static void push(struct line *l, const char *word) {
-    l->argv[l->n++] = strdup(word);
+    l->argv[l->n++] = (char *)word;
 }
 
 static bool refuse(struct request *r, unsigned i, const char *why) {
@@ -192,7 +212,7 @@ static bool refuse(struct request *r, unsigned i, const char *why) {
     return false;
 }
 
-/* Takes argument l->at as a value of its kind. A name is noted, since it may come to be. */
+/* Takes argument l->at as a value of its kind. */
 static bool take(struct line *l, enum take kind) {
     struct request *r = l->r;
     unsigned i = l->at;
@@ -205,15 +225,11 @@ static bool take(struct line *l, enum take kind) {
     }
     if (kind != TAKES_WORD && !box_name_is_ours(s))
         return refuse(r, i, "is not a name of this run");
-    if (kind == TAKES_NAME && (!arg_name(r, i)))
+    if (kind == TAKES_NAME && !arg_name(r, i))
         return false;
-    int error = kind == TAKES_NAME ? made_add("instance", arg(r, 0), s, r->worker->pid) : 0;
-    if (error < 0) {
-        reply_errno(r, -error, "box: not run, since the journal cannot be written");
-        return false;
-    }
-    l->argv[l->n++] = arg_text(r, i);
-    l->at++;
+    if (kind == TAKES_NAME)
+        l->names[l->n_names++] = i;
+    push(l, next_text(l));
     return true;
 }
 
@@ -246,7 +262,7 @@ static bool take_rest(struct line *l, const char *verb) {
     if (strcmp(verb, "exec") != 0 && !(strcmp(verb, "incus") == 0 && hatch_ok(l)))
         return refuse(l->r, l->at, "is not a command that a drill runs");
     while (l->at < l->r->argc)
-        l->argv[l->n++] = arg_text(l->r, l->at++);
+        push(l, next_text(l));
     return true;
 }
 
@@ -255,7 +271,7 @@ static bool take_arguments(struct line *l, size_t v) {
     while (l->at < l->r->argc) {
         struct slice s = arg(l->r, l->at);
         bool ok = false;
-        if (slice_is(s, "--"))
+        if (slice_is(s, "--") && positional == 1)
             ok = take_rest(l, verbs[v].name);
         else if (s.len && s.data[0] == '-')
             ok = take_flag(l);
@@ -285,10 +301,21 @@ static bool is_setting(struct slice s) {
 
 static void take_environment(struct line *l) {
     for (char *const *e = job_environment(); *e; e++)
-        l->envp[l->nenv++] = strdup(*e);
+        l->envp[l->nenv++] = *e;
     while (l->at < l->r->argc && is_setting(arg(l->r, l->at)))
-        l->envp[l->nenv++] = arg_text(l->r, l->at++);
+        l->envp[l->nenv++] = next_text(l);
     l->envp[l->nenv] = NULL;
+}
+
+/* Notes what the line may bring into being: only then may it be run. Replies, and returns false,
+ * when that cannot be written. */
+static bool claim(const struct line *l) {
+    int error = 0;
+    for (unsigned i = 0; i < l->n_names && error == 0; i++)
+        error = made_add("instance", arg(l->r, 0), arg(l->r, l->names[i]), l->r->worker->pid);
+    if (error < 0)
+        reply_errno(l->r, -error, "box: not run, since the journal cannot be written");
+    return error == 0;
 }
 
 /* The words from `first` on. Replies, and returns false, when one of them is not allowed. */
@@ -299,6 +326,7 @@ static bool read_line(struct line *l, struct request *r, unsigned first) {
         reply_error(r, "EINVAL", "%s: too many arguments", r->op->name);
         return false;
     }
+    make_room(l);
     take_environment(l);
     push(l, cli_path());
     for (size_t v = 0; v < sizeof(verbs) / sizeof(*verbs); v++) {
@@ -306,7 +334,9 @@ static bool read_line(struct line *l, struct request *r, unsigned first) {
             continue;
         push(l, verbs[v].name);
         l->at++;
-        return take_arguments(l, v);
+        if (!take_arguments(l, v))
+            return false;
+        return claim(l);
     }
     return refuse(r, l->at, "is not a command of a box CLI that a drill uses");
 }
@@ -503,17 +533,14 @@ static int write_template(struct request *r, const char *folder) {
     return error;
 }
 
-/* Puts `unshare ... sh -c SCRIPT sh OPTIONS FOLDER` before the command line. */
-static void wrap(struct line *l, const char *folder, const char *templates) {
+/* Puts `unshare ... sh -c SCRIPT sh OPTION TEMPLATES` before the command line. */
+static void wrap(struct line *l, const char *option, const char *templates) {
     static const char script[] = "mount -t overlay -o \"$1\" box \"$2\" && shift 2 && exec \"$@\"";
-    char option[PATH_MAX + 160];
-    snprintf(option, sizeof(option), "ro,lowerdir=%s:%s", folder, templates);
     const char *before[] = {"unshare", "--mount", "--propagation", "private", "--", "sh", "-c",
                             script,    "sh",      option,          templates};
     enum { BEFORE = sizeof(before) / sizeof(*before) };
     memmove(l->argv + BEFORE, l->argv, l->n * sizeof(*l->argv));
-    for (unsigned i = 0; i < BEFORE; i++)
-        l->argv[i] = strdup(before[i]);
+    memcpy(l->argv, before, sizeof(before));
     l->n += BEFORE;
 }
 
@@ -522,7 +549,7 @@ static void wrap(struct line *l, const char *folder, const char *templates) {
 void op_box_template(struct request *r) {
     struct line l = {0};
     int64_t ms = 0, cap = 0;
-    char folder[64], templates[PATH_MAX + 16];
+    char folder[64], templates[PATH_MAX + 16], option[PATH_MAX + 160];
     if (!bounds_ok(r, 4, &ms, &cap))
         return;
     snprintf(folder, sizeof(folder), "/run/boxdrill-%s/templates", run_id);
@@ -535,7 +562,8 @@ void op_box_template(struct request *r) {
     } else if (read_line(&l, r, 6)) {
         job_make_folder();
         int error = write_template(r, folder);
-        wrap(&l, folder, templates);
+        snprintf(option, sizeof(option), "ro,lowerdir=%s:%s", folder, templates);
+        wrap(&l, option, templates);
         if (error)
             reply_errno(r, error, folder);
         else

@@ -134,7 +134,7 @@ return {
             no_template = "no such template: $template",
             unknown_key = "unknown key '$key'",
             ready = "ready",
-            mint_failed = "[Cc]loud%-init",
+            mint_failed = "[Cc]loud%-init[^\n]-$name",
             cloned = "cloned $name/$label",
             clone_resources = "a clone carries its source's resources",
             info_row = "$key%s+$value",

@@ -5,10 +5,12 @@ local client = require "client"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
+local task = require "task"
 
 local cli = {}
 
 local CAP = 262144
+local SNAPSHOT_TRIES, SNAPSHOT_MS = 10, 300
 -- What the shared boxes are minted with: less than a flag, more than a template; never what the template says.
 local ENV_CPU, FLAG_CPU, ENV_MEMORY = "BOX_CPU=3", "1", "BOX_MEMORY=768MiB"
 
@@ -166,7 +168,7 @@ local function once(t, words)
 end
 
 --- The first shared box: minted with a flag against the environment, and the environment against the
--- template. Running; probes may look at it, snapshot it, clone it, and change nothing else.
+-- template. Running; probes may look at it, snapshot it (cli.take_snapshot), clone it, and change nothing else.
 -- @return its name, the result of the mint; nil when the CLI gave no answer
 function cli.mint_one(t)
     local name = mint.name("x-one")
@@ -204,6 +206,13 @@ function cli.two(t)
     return cli.open(t) and usable(t, cli.mint_two(t))
 end
 
+--- Deletes the shared boxes, where they were minted. What is not seen to go is left to the end of the run.
+function cli.discard()
+    for _, suffix in ipairs { "x-one", "x-two" } do
+        pcall(mint.delete, contract.load().project, mint.name(suffix))
+    end
+end
+
 --- Deletes what a probe had the CLI make. @param ... names
 function cli.delete(t, ...)
     for _, name in ipairs { ... } do
@@ -233,6 +242,25 @@ function cli.expect_absent(t, name, what)
             by_hand = ("incus list %s"):format(name),
         })
     end
+end
+
+--- Takes a snapshot of a box with the incus client, so that a question does not hang on the CLI's own. Of two
+-- that are taken of one box at the same time Incus refuses one: it is asked for again.
+-- @return whether it was taken; if not, ERROR is recorded
+function cli.take_snapshot(t, name, label)
+    local result
+    for _ = 1, SNAPSHOT_TRIES do
+        result = client.ask(t, "snapshot", name, label)
+        if not result or result.code == 0 then
+            return result ~= nil
+        end
+        task.sleep(SNAPSHOT_MS)
+    end
+    t:error(("no snapshot of %s could be taken"):format(name), {
+        seen = client.text(result),
+        by_hand = client.by_hand("snapshot", name, label),
+    })
+    return false
 end
 
 --- The snapshots of an instance, as map of label to true; nil, and ERROR, when they cannot be read.

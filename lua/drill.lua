@@ -86,7 +86,7 @@ local function plan(data, probes, boxes)
             engine.run_id, suffix, data.image.alias, data.profile.name)
     end
     if session.needs(probes, "client") then
-        lines[#lines + 1] = ("  instances bd-%s-x-..., never started, for single probes"):format(engine.run_id)
+        lines[#lines + 1] = ("  instances bd-%s-x-..., short-lived, for single probes"):format(engine.run_id)
     end
     table.move(plan_cli(probes), 1, 10, #lines + 1, lines)
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"

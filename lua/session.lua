@@ -1,6 +1,7 @@
 --- A run of probes: their files loaded, their boxes minted, the probes run phase by phase, their verdicts
 -- reported as they come. What drill.lua and run.lua have in common.
 local cjson = require "cjson"
+local cli = require "cli"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
@@ -256,6 +257,9 @@ function session.run(probes, boxes, results)
             results[#results + 1] = result
             report.verdict(result)
         end)
+        if session.needs(groups[phase], "box.cli") then
+            cli.discard()
+        end
     end
     return results
 end

@@ -1,8 +1,11 @@
 -- A command in the box: as the template's user, its output and its exit code intact.
+local box = require "box"
 local cli = require "cli"
 local incus = require "incus"
+local task = require "task"
 
 local CODE, TRIES = 37, 3
+local SETTLE_MS, EVERY_MS = 60000, 200
 -- What a shell in between would act on: two spaces, a quote, a semicolon. (Neither a line break in a word nor a
 -- `$`: `sudo -i`, which such CLIs run commands by, takes the one out and does not quote the other.)
 local FIRST, SECOND = "two  spaces", "it's; *"
@@ -21,10 +24,19 @@ local function ask(t, words)
     return result
 end
 
+-- The user is made by cloud-init, and whether that was waited for is b.new.settled's question.
+local function wait_settled(name)
+    local place = box.new(name)
+    task.poll(SETTLE_MS, EVERY_MS, function()
+        local result = place:exec { "test", "-e", "/run/cloud-init/result.json" }
+        return result and result.state == "exit" and result.value == 0
+    end)
+end
+
 local function user_of(t, name)
     local instance, why = incus.instance(t.contract.project, name)
     local user = instance and instance.config["user.box.user"]
-    local template = cli.template(t.contract.cli.template)
+    local template = not user and cli.template(t.contract.cli.template)
     user = template and template.BOX_USER or user
     if not user then
         t:note("which user it should be is not known: " .. tostring(why or "no user.box.user"))
@@ -35,12 +47,13 @@ end
 return {
     id = "b.exec",
     title = "exec runs as the template's user, output and exit code intact",
-    needs = { "box.cli" },
+    needs = { "box.cli", "box.exec" },
     run = function(t)
         local name = cli.one(t)
         if not name then
             return
         end
+        wait_settled(name)
         local user = user_of(t, name)
         local result = ask(t, { "exec", name, "--", "id", "-un" })
         if result and user then

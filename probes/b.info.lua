@@ -1,6 +1,5 @@
 -- `info`: state, type and address of a box; its snapshots, and the line that clones one.
 local cli = require "cli"
-local client = require "client"
 local incus = require "incus"
 local inet = require "inet"
 local task = require "task"
@@ -30,7 +29,7 @@ return {
     needs = { "box.cli", "client" },
     run = function(t)
         local name = cli.one(t)
-        if not name or not client.must(t, "snapshot", name, LABEL) then
+        if not name or not cli.take_snapshot(t, name, LABEL) then
             return
         end
         local address = task.poll(SETTLE_MS, EVERY_MS, function()

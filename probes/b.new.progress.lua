@@ -54,17 +54,18 @@ local function hold_and_stop(t, name, ms)
     return done and true, why
 end
 
-local function judge(t, result, held)
+local function judge(t, result, name, hold)
     local limit = t.contract.cli.heartbeat + SLACK_MS
-    if not held then
-        return t:suspect("the mint could not be made slow: " .. tostring(held))
+    if result.ms < hold then
+        return t:suspect("the CLI did not wait for the box, so its mint could not be made slow",
+            { seen = cli.seen(result), by_hand = result.by_hand })
     end
     t:expect(result.quiet <= limit, "a slow mint is heard of", {
         clause = ("something is said at least every %d ms"):format(t.contract.cli.heartbeat),
         seen = ("%d ms without a word, in %d ms"):format(result.quiet, result.ms),
         by_hand = result.by_hand,
     })
-    cli.refused(t, "a mint that fails shows what it heard", result, "mint_failed", nil)
+    cli.refused(t, "a mint that fails shows what it heard", result, "mint_failed", { name = name })
 end
 
 return {
@@ -85,7 +86,7 @@ return {
             t:suspect("the mint could not be made slow and then fail: " .. tostring(why),
                 { seen = result and cli.seen(result) })
         elseif result then
-            judge(t, result, held)
+            judge(t, result, name, hold)
         end
         cli.delete(t, name)
     end,

@@ -1,7 +1,6 @@
 -- Restoring a snapshot: refused without a terminal and without force; with force the box is back at the snapshot.
 local box = require "box"
 local cli = require "cli"
-local client = require "client"
 local task = require "task"
 
 local LABEL, FILE = "bd-restore", "/var/tmp/bd-restore"
@@ -50,7 +49,7 @@ return {
     run = function(t)
         local two = cli.two(t)
         local place = two and box.new(two)
-        if not place or not write(t, place, "before") or not client.must(t, "snapshot", two, LABEL)
+        if not place or not write(t, place, "before") or not cli.take_snapshot(t, two, LABEL)
             or not write(t, place, "after") then
             return
         end

@@ -46,6 +46,7 @@ refused("return { id = 'c.x', title = 't', run = print, needs = { 7 } }", "needs
 refused("return { id = 'c.x', title = 't', run = print, boxes = 1.5 }", "boxes:")
 refused("return { id = 'c.x', title = 't', run = print, boxes = 99 }", "boxes:")
 refused("return { id = 'c.x', title = 't', run = print, box = 1 }", "box: unknown field")
+refused("return { id = 'c.x', title = 't', run = print, early = 1 }", "early: true or false expected")
 refused("return {", "unexpected symbol")
 refused("undefined_global = 7", "undeclared global")
 refused("return { id = undefined_global }", "undefined global")
