@@ -118,9 +118,9 @@ local SCHEMA = record {
     cli = record {
         template = NAME,
         template_file = text("^[%w][%w._-]*$", "a file's name"),
-        call = TIME,
-        mint = TIME,
-        heartbeat = TIME,
+        call = number(1000, 600000),
+        mint = number(1000, 600000),
+        heartbeat = number(100, 600000),
         programs = list(record { template = NAME, program = text("^[%w][%w._/-]*$", "a program") }),
         texts = record {
             no_boxes = STRING,
