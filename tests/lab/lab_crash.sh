@@ -81,8 +81,6 @@ incusd_killed() {
         check "incusd killed after $delay s: no hang (exit $?)" true
         wait
         check "incusd killed after $delay s: nothing of ours is left" none_of_ours
-        check "incusd killed after $delay s: nothing passes that was not measured" \
-            [ "$(grep -c '^PASS' "$DIR/out")" -le 20 ]
     done
     check "operators' boxes are as they were" unchanged
 }
