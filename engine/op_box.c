@@ -39,6 +39,12 @@ bool box_may_touch(const struct worker *w, struct slice project, struct slice na
 static bool ours(struct request *r) {
     if (!arg_name(r, 0) || !arg_name(r, 1))
         return false;
+    if (!made_instance(arg(r, 0), arg(r, 1)) && box_name_is_ours(arg(r, 1))) {
+        /* A name of this run under which nothing is: never made, or seen to be gone. */
+        reply_error(r, "ENOENT", "%s: instance '%.*s' is not there", r->op->name,
+                    (int)arg(r, 1).len, arg(r, 1).data);
+        return false;
+    }
     if (!box_may_touch(r->worker, arg(r, 0), arg(r, 1))) {
         reply_error(r, "EPERM", "%s: instance '%.*s' is not one of this probe's", r->op->name,
                     (int)arg(r, 1).len, arg(r, 1).data);
