@@ -19,9 +19,10 @@ enum grant {
     GRANT_HOST_CONNECT = 1U << 5,
     GRANT_HOST_EXEC = 1U << 6,
     GRANT_SETUP = 1U << 7,
-    GRANT_SCRIPT = 1U << 8,
-    GRANT_PROBE = 1U << 9,
-    GRANT_REVERT = 1U << 10,
+    GRANT_REHEARSE = 1U << 8,
+    GRANT_SCRIPT = 1U << 9,
+    GRANT_PROBE = 1U << 10,
+    GRANT_REVERT = 1U << 11,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);

@@ -49,16 +49,20 @@ int made_gone(struct slice kind, struct slice project, struct slice name) {
     return -ENOENT;
 }
 
-bool made_instance(struct slice project, struct slice name) {
+bool made_has(const char *kind, struct slice project, struct slice name) {
     for (const struct made *m = list; m; m = m->next)
-        if (is(m, "instance", project, name))
+        if (is(m, kind, project, name))
             return true;
     return false;
 }
 
+bool made_instance(struct slice project, struct slice name) {
+    return made_has("instance", project, name);
+}
+
 void made_keep(void) {
     for (struct made *m = list; m; m = m->next)
-        m->kept = true;
+        m->kept |= strcmp(m->kind, "instance") == 0;
 }
 
 bool made_pending(void) {

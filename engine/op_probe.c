@@ -155,8 +155,8 @@ void op_declare(struct request *r) {
 
 /* What a probe of the installation may have; an operator's has what the command line gave. */
 static uint32_t allowed(const struct worker *w) {
-    static const uint32_t probes_may =
-        GRANT_READ | GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_CLIENT | GRANT_HOST_CONNECT;
+    static const uint32_t probes_may = GRANT_READ | GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_CLIENT |
+                                       GRANT_HOST_CONNECT | GRANT_REHEARSE;
     return w->shipped ? probes_may : options.given | GRANT_READ;
 }
 

@@ -246,7 +246,8 @@ void op_grant(struct request *r) {
     uint32_t grants = asked_grants(r), open = 0;
     if (!grants)
         return;
-    if (!options.root && (grants & (GRANT_SETUP | GRANT_BOX_MINT | GRANT_HOST_EXEC))) {
+    if (!options.root &&
+        (grants & (GRANT_SETUP | GRANT_REHEARSE | GRANT_BOX_MINT | GRANT_HOST_EXEC))) {
         broker_exit_code(STATUS_USAGE);
         reply_error(r, "EPERM", "%s changes this host: run it as root", r->worker->chunk);
         return;

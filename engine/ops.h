@@ -35,13 +35,20 @@ void op_instance_delete(struct request *r);
 void op_instance_push(struct request *r);
 void op_instance_unpush(struct request *r);
 void op_instance_exec(struct request *r);
+void op_instance_device(struct request *r);
 /* Whether a name carries the run's id. */
 bool box_name_is_ours(struct slice name);
+
+/* op_own.c: networks, ACLs and profiles of this run's own */
+void op_own_create(struct request *r);
+void op_own_put(struct request *r);
+void op_own_delete(struct request *r);
 
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);
 void op_host_addresses(struct request *r);
+void op_host_routes(struct request *r);
 void op_host_facts(struct request *r);
 void op_host_connect(struct request *r);
 void op_host_attempt(struct request *r);

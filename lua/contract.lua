@@ -98,6 +98,7 @@ local SCHEMA = record {
     },
     forbidden = dict(RANGE, record { addresses = list(address()), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
+    rehearsal = record { ranges = list(RANGE) },
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
     listeners = list(record { address = address(), port = PORT, protocols = list(PROTOCOL) }),
     exclude = list(EXCLUDE),
@@ -111,6 +112,8 @@ local SCHEMA = record {
         agent = TIME,
         client = TIME,
         routed = TIME,
+        severed = TIME,
+        settle = TIME,
     },
 }
 

@@ -2,6 +2,7 @@
 -- is on a fresh read and verified by one; the broker runs this in a worker of its own.
 local incus = require "incus"
 local mint = require "mint"
+local own = require "own"
 local task = require "task"
 
 local SETTLE_MS, EVERY_MS = 120000, 100
@@ -10,10 +11,12 @@ local EXEC = "Executing command"
 
 -- One thing that was made. Returns true when it was seen to be gone, else nil, message.
 local function remove(kind, project, name)
-    if kind ~= "instance" then
-        return nil, ("%s %s: there is no way to remove such a thing"):format(kind, name)
+    if kind == "instance" then
+        return mint.delete(project, name)
+    elseif own.KINDS[kind] then
+        return own.remove(kind, project, name)
     end
-    return mint.delete(project, name)
+    return nil, ("%s %s: there is no way to remove such a thing"):format(kind, name)
 end
 
 -- Whether an operation works on an instance of this run. A client that was killed does not take its

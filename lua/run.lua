@@ -44,6 +44,18 @@ local function measure(probes, keep)
     return results
 end
 
+-- What is to be agreed to; nil where nothing is made.
+local function consent(probes)
+    local boxes = session.boxes_needed(probes)
+    local rehearsals = session.allot(probes)
+    if boxes == 0 and #rehearsals == 0 then
+        return nil
+    end
+    local lines = session.rehearsal_lines(rehearsals)
+    table.insert(lines, 1, ("Mint %d boxes for %d probes%s"):format(boxes, #probes, #lines > 0 and ", and make" or ""))
+    return table.concat(lines, "\n") .. "?"
+end
+
 local function run(found, files)
     local probes = session.probes(files)
     for _, probe in ipairs(probes) do
@@ -51,8 +63,8 @@ local function run(found, files)
             return usage(("%s (boxdrill list says which probes there are)"):format(probe.broken))
         end
     end
-    local boxes = session.boxes_needed(probes)
-    if boxes > 0 and engine.call("confirm", ("Mint %d boxes for %d probes?"):format(boxes, #probes)) ~= "1" then
+    local question = consent(probes)
+    if question and engine.call("confirm", question) ~= "1" then
         return usage("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")

@@ -4,7 +4,9 @@ local cjson = require "cjson"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
+local own = require "own"
 local report = require "report"
+local subnets = require "subnets"
 local task = require "task"
 
 local session = {}
@@ -17,6 +19,15 @@ session.OPTIONS_HELP = [[
   --json           one JSON object a line (docs/json.md)
   --site FILE      the site's changes to the contract
 ]]
+
+local function has(list, word)
+    for _, entry in ipairs(list) do
+        if entry == word then
+            return true
+        end
+    end
+    return false
+end
 
 -- One probe as its own worker declares it.
 local function load_one(file)
@@ -33,6 +44,7 @@ local function load_one(file)
         }
     end
     local meta = cjson.decode(metadata)
+    local needs = meta.needs or {}
     return {
         file = file,
         id = meta.id,
@@ -40,7 +52,8 @@ local function load_one(file)
         audit = meta.audit,
         phase = meta.id:sub(1, 1):upper(),
         boxes = math.tointeger(meta.boxes),
-        needs = meta.needs or {},
+        needs = needs,
+        rehearses = has(needs, "rehearse"),
     }
 end
 
@@ -75,6 +88,50 @@ function session.in_phases(probes, phases)
         end
     end
     return out
+end
+
+--- Whether one of these probes needs a grant.
+function session.needs(probes, grant)
+    for _, probe in ipairs(probes) do
+        if has(probe.needs or {}, grant) then
+            return true
+        end
+    end
+    return false
+end
+
+--- Gives each rehearsal a free subnet of its own (`allotted`), or the reason why it has none (`broken`).
+-- @param probes as of session.probes
+-- @return those that rehearse, in their order
+function session.allot(probes)
+    local out, names = {}, {}
+    for _, probe in ipairs(probes) do
+        if probe.rehearses then
+            out[#out + 1] = probe
+        end
+    end
+    local free, why = subnets.free(contract.load(), #out)
+    for i, probe in ipairs(out) do
+        local part = own.part(probe.id)
+        if names[part] then
+            probe.broken = ("its network would bear the name of %s's: another id"):format(names[part])
+        end
+        names[part] = names[part] or probe.id
+        probe.allotted = free and free[i]
+        probe.broken = probe.broken or why
+    end
+    return out
+end
+
+--- What rehearsals make, as lines of text. @param probes as of session.allot
+function session.rehearsal_lines(probes)
+    local lines = {}
+    for _, probe in ipairs(probes) do
+        local name = own.name(own.part(probe.id))
+        lines[#lines + 1] = ("  for %s: network %s (%s), its ACL and profile of that name, instances %s-a, %s-b"):format(
+            probe.id, name, probe.allotted or "no free subnet: it will not run", name, name)
+    end
+    return lines
 end
 
 --- How many boxes the hungriest of these probes needs.
@@ -135,6 +192,7 @@ local function run_one(probe, boxes)
     for i = 1, probe.boxes do
         names[i] = boxes[i].name
     end
+    names[#names + 1] = probe.allotted
     local verdict, evidence, ms = engine.call("probe.run", probe.file, table.unpack(names))
     if not verdict then
         return not_run(probe, evidence)
