@@ -5,6 +5,7 @@ local contract = require "contract"
 local guest = require "guest"
 local incus = require "incus"
 local inet = require "inet"
+local task = require "task"
 
 local box = {}
 local Box = {}
@@ -45,9 +46,15 @@ local function has_default_route(info)
     return false
 end
 
---- What runs behind a bridge in the box: a place in the first network namespace there that has a way out.
--- @return a place; false when there is none; or nil, message when the box could not be asked
-function Box:inner()
+-- Whether the box is still booting: what it starts by itself may be still to come.
+local function booting(self)
+    local result = self:exec { "systemctl", "is-system-running" }
+    local word = result and result.stdout:match("^%l+") or ""
+    return word == "initializing" or word == "starting"
+end
+
+-- A place in the first network namespace that has a way out; false, or nil and a message.
+local function find_inner(self)
     local result, why = self:exec { "sh", "-c", NAMESPACES }
     if not result then
         return nil, why
@@ -63,6 +70,19 @@ function Box:inner()
         end
     end
     return false
+end
+
+--- What runs behind a bridge in the box, once it has booted: a place in the first network namespace there that
+-- has a way out.
+-- @return a place; false when there is none; or nil, message when the box could not be asked
+function Box:inner()
+    local place, why = nil, nil
+    task.poll(contract.load().budgets.address, 500, function()
+        local boots = booting(self)
+        place, why = find_inner(self)
+        return place or place == nil or not boots
+    end)
+    return place, why
 end
 
 --- Puts the program into the box, once for each worker.

@@ -78,11 +78,12 @@ end
 --- Deletes one and looks whether it is gone. One that does not carry the run's tag is somebody else's.
 -- @return true; or nil, message, code
 function own.remove(kind, project, name)
-    local found, why = own.KINDS[kind](project, name)
+    local found = own.KINDS[kind](project, name)
+    local why
     if found and (found.config or {})[TAG] ~= engine.run_id then
         return nil, ("%s %s does not carry this run's tag, and is left alone"):format(kind, name), "EPERM"
     elseif found then
-        _, why = incus.delete_own(kind, project, name)
+        why = select(2, incus.delete_own(kind, project, name))
     end
     local done, message, code = gone(kind, project, name)
     if done == false then

@@ -8,6 +8,7 @@
 --   from     function(r): the place it is asked from; box a where it is left out
 --   prepare  function(r): called once, before the baseline; returns true, or false, why (then the
 --            question does not apply here: NOTE), or nil, message (then the instrument failed)
+--   by_hand  function(specs): the words that ask the same from a shell there; may be left out
 --   every    while a change settles it is asked in each n-th sample only (about twenty a second); 1 if left out
 --
 -- r is the rehearsal: { t, data (the contract), a, b (boxes), me, sibling (their identities), name, gateway,
@@ -50,7 +51,12 @@ end
 
 --- The public internet by address.
 function question.egress()
-    return { what = "the public internet", every = 5, specs = public }
+    return { what = "the public internet", every = 2, specs = public }
+end
+
+--- The command that asks the same by hand.
+function question.by_hand(one, place, specs)
+    return one.by_hand and place:by_hand_text(one.by_hand(specs)) or place:by_hand(specs[1])
 end
 
 -- A question of names; `expected` is the address that an answer must hold, any if nil.
@@ -75,6 +81,9 @@ local function names(what, queries_of, expected_of)
                 all = all and result.status == "resolved" and right
             end
             return all, table.concat(words, ", ")
+        end,
+        by_hand = function(specs)
+            return resolver.question(specs.queries[1])
         end,
     }
 end
@@ -125,7 +134,7 @@ end
 function question.spoofed_address()
     return {
         what = "packets with a spoofed source address",
-        every = 5,
+        every = 2,
         prepare = function(r)
             r.spoofed = unused(r)
             local done, why = run(r.a, "ip", "address", "add", r.spoofed .. "/32", "dev", r.me.link)
@@ -152,7 +161,7 @@ in_it ip route add default via "$3"
 function question.spoofed_mac()
     return {
         what = "packets from a MAC that is not the box's",
-        every = 5,
+        every = 2,
         prepare = function(r)
             local address = unused { gateway = r.gateway, me = { address = r.spoofed or r.me.address },
                 sibling = r.sibling }
@@ -174,11 +183,11 @@ end
 function question.inner_runtime()
     return {
         what = "the public internet from behind a container runtime's bridge in the box",
-        every = 5,
+        every = 2,
         prepare = function(r)
             local place, why = r.a:inner()
             if place == false then
-                return false, "the box's image has no container runtime: a bridge in the box was not asked"
+                return false, "this box image has no container runtime, so none was asked"
             end
             r.inner = place
             return place and true, why

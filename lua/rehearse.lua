@@ -192,7 +192,7 @@ local function ask(r, place, group, found)
         local before = found[block.question]
         if not before or before.word == "works" then
             found[block.question] = { word = worse(before and before.word, word), text = text,
-                by_hand = place:by_hand(block.specs[1]) }
+                by_hand = question.by_hand(block.question, place, block.specs) }
         end
     end
 end
@@ -241,6 +241,7 @@ local function prepare(r)
                 kept[#kept + 1] = one
             elseif ready == false then
                 r.t:note(why)
+                r.unasked = (r.unasked or "") .. "; " .. why
             else
                 r.t:error(("%s: %s"):format(one.what, tostring(why)))
                 return false
@@ -317,7 +318,7 @@ local function judge_keep(r, spec, one, count, state)
     elseif state.lost[one] > 0 and what == "PASS" then
         details.reason = ("transient: lost for %d ms"):format(state.lost[one])
     end
-    r.t:record(what, ("%s keeps working"):format(one.what), details)
+    r.t:record(what, "keeps: " .. one.what, details)
 end
 
 local function judge_break(r, spec, one, count)
@@ -325,7 +326,7 @@ local function judge_break(r, spec, one, count)
     if what == "FAIL" then
         reason = "the change does not break what it must"
     end
-    r.t:record(what, ("%s is broken"):format(one.what), {
+    r.t:record(what, "breaks: " .. one.what, {
         clause = "the change breaks it: " .. spec.change.what,
         seen = count.text,
         by_hand = count.by_hand,
@@ -405,7 +406,7 @@ local function try(r, spec)
     judge(r, spec, state)
     undo(r, state.before)
     if r.t:verdict() == "PASS" then
-        r.t:pass("the change is viable", { answer = "VIABLE: " .. interruption(r, state) })
+        r.t:pass("the change is viable", { answer = "VIABLE: " .. interruption(r, state) .. (r.unasked or "") })
     end
 end
 

@@ -128,8 +128,8 @@ function session.rehearsal_lines(probes)
     local lines = {}
     for _, probe in ipairs(probes) do
         local name = own.name(own.part(probe.id))
-        lines[#lines + 1] = ("  for %s: network %s (%s), its ACL and profile of that name, instances %s-a, %s-b"):format(
-            probe.id, name, probe.allotted or "no free subnet: it will not run", name, name)
+        lines[#lines + 1] = ("  network %s (%s), ACL and profile of that name, instances %s-a and %s-b, for %s"):format(
+            name, probe.allotted or "no free subnet: not run", name, name, probe.id)
     end
     return lines
 end

@@ -6,7 +6,9 @@ local task = require "task"
 local settle = {}
 
 local PACE = 50              -- milliseconds from one sample to the next
-local BUDGET = 300           -- of one attempt
+-- Of one attempt, in milliseconds: eight times what the slowest took while nothing was changed, within these.
+local LEAST, MOST, FACTOR = 100, 300, 8
+local TRIAL = 3              -- samples that tell how long attempts take here
 local FIRST, NEXT = 40, 10   -- samples in the first run of the program, which spans the change, and in the others
 local LEAD = 250             -- the watching has begun when the change is made
 local IN_A_ROW = 3           -- one observation is not a verdict
@@ -14,13 +16,13 @@ local IN_A_ROW = 3           -- one observation is not a verdict
 local WAIT = { proto = "await", port = 9, ms = PACE, token = "0000000000000000" }
 
 -- The stages of one run, and where in them each question's attempts are.
-local function plan(r, questions, count)
+local function plan(r, questions, count, budget)
     local stages, places = {}, {}
     for i = 1, count do
         stages[i] = { WAIT }
         for _, one in ipairs(questions) do
             if i % (one.every or 1) == 0 then
-                local specs = one.specs(r, BUDGET)
+                local specs = one.specs(r, budget)
                 places[#places + 1] = { question = one, stage = i, first = #stages[i] + 1, specs = specs }
                 table.move(specs, 1, #specs, #stages[i] + 1, stages[i])
             end
@@ -29,9 +31,20 @@ local function plan(r, questions, count)
     return stages, places
 end
 
+-- The budget of an attempt from this place.
+local function budget_of(r, place, questions)
+    local slowest = 0
+    for _, stage in ipairs(place:attempt((plan(r, questions, TRIAL, MOST)))) do
+        for _, seen in ipairs(stage) do
+            slowest = math.max(slowest, seen.outcome == "reachable" and seen.ms or 0)
+        end
+    end
+    return math.max(LEAST, math.min(MOST, FACTOR * slowest // 1 | 0))
+end
+
 -- One run of the program: adds { at, works } to each question's samples.
-local function sample(r, place, questions, samples, count)
-    local stages, places = plan(r, questions, count)
+local function sample(r, place, questions, samples, count, budget)
+    local stages, places = plan(r, questions, count, budget)
     local began = engine.clock()
     local seen, starts = place:attempt(stages)
     for _, where in ipairs(places) do
@@ -78,7 +91,7 @@ end
 local function watch(r, place, questions, samples, state)
     local count = FIRST
     repeat
-        sample(r, place, questions, samples, count)
+        sample(r, place, questions, samples, count, state.budgets[place])
         count = NEXT
         local all = state.made ~= nil
         for _, one in ipairs(questions) do
@@ -104,6 +117,10 @@ function settle.watch(r, questions, change)
         end
         table.insert(groups[place], one)
     end
+    state.budgets = {}
+    task.map(order, function(place)
+        state.budgets[place] = budget_of(r, place, groups[place])
+    end)
     local work = {
         function()
             task.sleep(LEAD)

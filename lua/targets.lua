@@ -180,9 +180,9 @@ function targets.lines(data, addresses, rehearsals)
         data.box.port, data.box.inbound_port, data.box.closed_port,
         data.box.port, data.box.inbound_port, data.box.closed_port)
     for _, probe in ipairs(rehearsals or {}) do
-        out[#out + 1] = ("while %s changes, about twenty times a second, from its boxes: the public internet as above,"):format(
-            probe.id)
-        out[#out + 1] = ("  and %s: udp %d"):format((probe.allotted or "?"):match("^[^/]+"), DNS)
+        local gateway = (probe.allotted or "?"):match("^[^/]+")
+        out[#out + 1] = ("for %s from its boxes, twenty times a second while its change settles:"):format(probe.id)
+        out[#out + 1] = ("  %s: udp %d, and the public internet as above"):format(gateway, DNS)
     end
     return out
 end
