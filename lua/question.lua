@@ -114,7 +114,8 @@ local function unused(r)
     local network = inet.parse(r.gateway)
     for last = 254, 2, -1 do
         local address = inet.text(network:sub(1, 3) .. string.char(last))
-        if address ~= r.me.address and address ~= r.sibling.address and address ~= r.gateway then
+        if address ~= r.gateway and address ~= r.me.address and address ~= r.spoofed
+            and not (r.sibling and address == r.sibling.address) then
             return address
         end
     end
@@ -163,8 +164,7 @@ function question.spoofed_mac()
         what = "packets from a MAC that is not the box's",
         every = 2,
         prepare = function(r)
-            local address = unused { gateway = r.gateway, me = { address = r.spoofed or r.me.address },
-                sibling = r.sibling }
+            local address = unused(r)
             local bits = r.subnet:match("/(%d+)$")
             local done, why = run(r.a, "sh", "-c", MACVLAN, "sh", r.me.link, address .. "/" .. bits, r.gateway)
             r.macvlan = r.a:inside(r.a.label .. "'s second MAC", { "nsenter", "--net=/run/netns/bd-mac" })

@@ -84,13 +84,13 @@ local function mint_boxes(r)
     if not recipe then
         return nil, why
     end
-    local suffixes = { r.part .. "-a", r.part .. "-b" }
+    local suffixes = { r.part .. "-a", r.count > 1 and r.part .. "-b" or nil }
     local made
     made, why = mint.boxes(suffixes, recipe)
     if not made then
         return nil, why
     end
-    r.a, r.b = box.new(made[1].name), box.new(made[2].name)
+    r.a, r.b = box.new(made[1].name), made[2] and box.new(made[2].name)
     return true
 end
 
@@ -107,8 +107,8 @@ end
 -- Removes all of it; what could not be seen to be gone is recorded, and left to the end of the run.
 local function remove(r)
     local project, all = r.data.project, {}
-    for i, letter in ipairs { "-a", "-b" } do
-        all[i] = r.name .. letter
+    for i = 1, r.count do
+        all[i] = r.name .. (i == 1 and "-a" or "-b")
     end
     local trouble = task.map(all, function(name)
         return select(2, mint.delete(project, name)) or false
@@ -222,14 +222,16 @@ local function prepare(r)
     local both = task.map({ r.a, r.b }, function(one)
         return one:identity(r.subnet) or false
     end)
-    r.me, r.sibling = both[1], both[2]
-    if not r.me or not r.sibling then
-        r.t:error("a box could not be asked who it is")
-        return false
-    elseif not r.me.address or not r.sibling.address then
-        r.t:suspect("a box got no address on the rehearsal's own network: the change was not made")
-        return false
+    for _, one in ipairs(both) do
+        if not one then
+            r.t:error("a box could not be asked who it is")
+            return false
+        elseif not one.address then
+            r.t:suspect("a box got no address on the rehearsal's own network: the change was not made")
+            return false
+        end
     end
+    r.me, r.sibling = both[1], both[2]
     for _, side in ipairs { "keeps", "breaks" } do
         local kept = {}
         for _, one in ipairs(r[side]) do
@@ -424,6 +426,7 @@ local function run(t, spec)
         address = t.allotted,
         subnet = subnet,
         gateway = gateway,
+        count = spec.boxes or 2,
         keeps = spec.keeps or {},
         breaks = spec.breaks or {},
     }
@@ -465,6 +468,7 @@ end
 --- A probe that rehearses one change.
 -- @param spec
 --   id, title, audit: as of every probe
+--   boxes: 2, or 1 where no question needs a sibling; 2 if left out
 --   before: { network = {}, egress = {}, ingress = {} }: where the before-state is not the contract's
 --   change: { what = text, and one of network = { KEY = VALUE } to be set, egress or ingress = { RULE } to be
 --     added to the ACL, device = { KEY = VALUE } to be set on box a's NIC }

@@ -128,8 +128,8 @@ function session.rehearsal_lines(probes)
     local lines = {}
     for _, probe in ipairs(probes) do
         local name = own.name(own.part(probe.id))
-        lines[#lines + 1] = ("  network %s (%s), ACL and profile of that name, instances %s-a and %s-b, for %s"):format(
-            name, probe.allotted or "no free subnet: not run", name, name, probe.id)
+        lines[#lines + 1] = ("  network %s (%s), ACL and profile of that name, instances %s-a, -b, for %s"):format(
+            name, probe.allotted or "no free subnet: not run", name, probe.id)
     end
     return lines
 end

@@ -7,6 +7,7 @@ return rehearse {
     id = "d.internal",
     title = "Incus rejects @internal in a bridge's ACL, and breaks nothing",
     audit = "B1",
+    boxes = 1,
     change = {
         what = "a rule that drops @internal, in the ACL of a bridge network",
         egress = { { action = "drop", destination = "@internal" } },

@@ -6,6 +6,7 @@ return rehearse {
     id = "d.l2",
     title = "MAC and IPv4 filtering stops spoofing and breaks nothing else",
     audit = "B5",
+    boxes = 1,
     change = {
         what = "security.mac_filtering and security.ipv4_filtering on a box's NIC",
         device = { ["security.mac_filtering"] = "true", ["security.ipv4_filtering"] = "true" },
