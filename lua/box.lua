@@ -72,15 +72,15 @@ local function find_inner(self)
     return false
 end
 
---- What runs behind a bridge in the box, once it has booted: a place in the first network namespace there that
--- has a way out.
+--- What runs behind a bridge in the box: a place in the first network namespace there that has a way out. That
+-- there is none is said after two looks into a box that has booted.
 -- @return a place; false when there is none; or nil, message when the box could not be asked
 function Box:inner()
-    local place, why = nil, nil
+    local place, why, looks = nil, nil, 0
     task.poll(contract.load().budgets.address, 500, function()
-        local boots = booting(self)
+        looks = booting(self) and 0 or looks + 1
         place, why = find_inner(self)
-        return place or place == nil or not boots
+        return place or place == nil or looks == 2
     end)
     return place, why
 end

@@ -106,7 +106,7 @@ function subnets.choose(ranges, taken, n)
     for _, range in ipairs(ranges) do
         local bits = tonumber(range:match("/(%d+)$"))
         local base = string.unpack(">I4", inet.parse(inet.network(range):match("^[^/]+")))
-        for number = base, base + (1 << (32 - bits)) - 1, 1 << (32 - BITS) do
+        for number = base, base + (1 << (32 - bits)) - (1 << (32 - BITS)), 1 << (32 - BITS) do
             if #out == n then
                 return out
             elseif is_free(("%s/%d"):format(address(number), BITS), taken) then
