@@ -38,7 +38,7 @@ done 2>/dev/null | sort -u -k 1,1
 local NAMESPACE_LIMIT = 16
 
 local function has_default_route(info)
-    for _, route in ipairs(info and info.routes or {}) do
+    for _, route in ipairs(info.routes) do
         if route.to == "default" and route.via then
             return true
         end
@@ -62,8 +62,12 @@ local function find_inner(self)
     local count = 0
     for pid in result.stdout:gmatch("net:%[%d+%] (%d+)\n") do
         local place = self:inside(self.label .. "'s inner process " .. pid, { "nsenter", "-t", pid, "-n" })
+        local info
+        info, why = place:info()
         count = count + 1
-        if has_default_route(place:info()) then
+        if not info then
+            return nil, ("%s: %s"):format(place.label, why)
+        elseif has_default_route(info) then
             return place
         elseif count == NAMESPACE_LIMIT then
             break
@@ -79,8 +83,8 @@ function Box:inner()
     local place, why, looks = nil, nil, 0
     task.poll(contract.load().budgets.address, 500, function()
         looks = booting(self) and 0 or looks + 1
-        place, why = find_inner(self)
-        return place or place == nil or looks == 2
+        place, why = find_inner(self) -- a process may end under the look: then once more
+        return place or looks >= 2
     end)
     return place, why
 end

@@ -107,7 +107,7 @@ no_bite() {
 # The broker is halted meanwhile.
 inner_bridge() {
     beside 'n=$(name "" l2-a)
-        until [ "$(incus exec "$n" -T -n -- systemctl is-active lab-inner 2>/dev/null)" = active ]; do sleep 0.1; done
+        until incus exec "$n" -T -n -- pidof sleep >/dev/null 2>&1; do sleep 0.1; done
         for f in $(grep -lsx boxdrill /proc/[0-9]*/comm); do f=${f#/proc/}; kill -STOP "${f%/comm}"; done
         gateway=$(incus network get "${n%-a}" ipv4.address)
         incus exec "$n" -T -n -- sh -ec "
