@@ -114,13 +114,14 @@ local SCHEMA = record {
     },
     forbidden = dict(RANGE, record { addresses = list(address(true)), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
+    rehearsal = record { ranges = list(RANGE) },
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
     cli = record {
         template = NAME,
         template_file = text("^[%w][%w._-]*$", "a file's name"),
-        call = TIME,
-        mint = TIME,
-        heartbeat = TIME,
+        call = number(1000, 600000),
+        mint = number(1000, 600000),
+        heartbeat = number(100, 600000),
         programs = list(record { template = NAME, program = text("^[%w][%w._/-]*$", "a program") }),
         texts = record {
             no_boxes = STRING,
@@ -158,6 +159,8 @@ local SCHEMA = record {
         agent = number(1, 600000),
         client = number(1, 600000),
         routed = number(1, 2500), -- a failed ARP shows after that
+        severed = number(1000, 60000),
+        settle = number(1000, 300000),
     },
 }
 
