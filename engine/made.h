@@ -20,6 +20,9 @@ int made_adopt(pid_t *holder);
  * run, kind, project, name, time. Returns an enum journal_state or -errno. */
 int made_show(void (*each)(void *, const char *), void *data);
 
+/* Who made what the box CLI makes: its probes share it. */
+#define MADE_BY_CLI ((pid_t)-1)
+
 /* Notes, before it is asked for, that something will be made, by the worker of that pid. Twice is
  * once. Returns 0, or -errno: it could not be journaled and must not be made. */
 int made_add(const char *kind, struct slice project, struct slice name, pid_t by);

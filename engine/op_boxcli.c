@@ -312,7 +312,7 @@ static void take_environment(struct line *l) {
 static bool claim(const struct line *l) {
     int error = 0;
     for (unsigned i = 0; i < l->n_names && error == 0; i++)
-        error = made_add("instance", arg(l->r, 0), arg(l->r, l->names[i]), l->r->worker->pid);
+        error = made_add("instance", arg(l->r, 0), arg(l->r, l->names[i]), MADE_BY_CLI);
     if (error < 0)
         reply_errno(l->r, -error, "box: not run, since the journal cannot be written");
     return error == 0;
