@@ -28,7 +28,7 @@ static void guest_path(char out[64]) {
 bool box_may_touch(const struct worker *w, struct slice project, struct slice name) {
     if (!w || w->kind != KIND_PROBE || made_by("instance", project, name, w->pid))
         return true;
-    if ((w->grants & GRANT_BOX_CLI) && made_by(project, name, MADE_BY_CLI))
+    if ((w->grants & GRANT_BOX_CLI) && made_by("instance", project, name, MADE_BY_CLI))
         return true;
     for (unsigned i = 0; i < w->nboxes; i++)
         if (slice_is(name, w->boxes[i]))
