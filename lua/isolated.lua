@@ -6,6 +6,7 @@
 -- there by our own program, in the foreground of a bounded exec. What fails is retried once; then SUSPECT.
 local arrivals = require "arrivals"
 local guest = require "guest"
+local host = require "host"
 local inet = require "inet"
 local judge = require "judge"
 local outcome = require "outcome"
@@ -382,11 +383,30 @@ function isolated.measure(t, options)
     end
 end
 
+--- What a measurement between a box and its host stands on: who the box is, and the host's addresses. What
+-- cannot be known is recorded.
+-- @param t @param box @param clause what the contract says
+-- @return the box's identity and host.addresses(); nil when there is nothing to measure
+function isolated.ground(t, box, clause)
+    local me, why = box:identity()
+    if not me then
+        return t:error(box.label .. " could not be asked who it is: " .. why)
+    elseif not me.address then
+        return t:suspect(box.label .. " has no address on the boxes' network", { clause = clause })
+    end
+    local addresses
+    addresses, why = host.addresses()
+    if not addresses then
+        return t:error("the host's addresses: " .. why)
+    end
+    return me, addresses
+end
+
 --- Finds out, from the host and just before they are relied on, behind which targets somebody answers:
 -- sets `listener` there and `unjudged` on the others.
--- @param host the host as a place
+-- @param place the host as a place
 -- @param targets as of isolated.measure
-function isolated.verify(host, targets)
+function isolated.verify(place, targets)
     local specs = {}
     for i, target in ipairs(targets) do
         specs[i] = {}
@@ -396,7 +416,7 @@ function isolated.verify(host, targets)
         -- A scope names a link as the box calls it; the host's own address needs none of the box's.
         specs[i].to = target.host_address or specs[i].to
     end
-    local seen = #specs > 0 and host:attempt({ specs })[1] or {}
+    local seen = #specs > 0 and place:attempt({ specs })[1] or {}
     for i, target in ipairs(targets) do
         target.listener = seen[i].outcome == "reachable"
         target.unjudged = not target.listener

@@ -1,5 +1,6 @@
 -- The host to a box: an open port, held by our own program, a closed one, and ICMP. Nothing arrives.
 local host = require "host"
+local isolated = require "isolated"
 
 local CLAUSE = "the host cannot open a connection into a box"
 
@@ -11,16 +12,9 @@ return {
     boxes = 1,
     run = function(t, box)
         local data = t.contract
-        local me, why = box:identity()
+        local me, addresses = isolated.ground(t, box, CLAUSE)
         if not me then
-            return t:error(box.label .. " could not be asked who it is: " .. why)
-        elseif not me.address then
-            return t:suspect(box.label .. " has no address on the boxes' network", { clause = CLAUSE })
-        end
-        local addresses
-        addresses, why = host.addresses()
-        if not addresses then
-            return t:error("the host's addresses: " .. why)
+            return
         end
         local mine = {}
         for i, entry in ipairs(addresses) do

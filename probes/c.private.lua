@@ -38,16 +38,9 @@ return {
     needs = { "box.exec", "host.connect" },
     boxes = 1,
     run = function(t, box)
-        local me, why = box:identity()
+        local me, addresses = isolated.ground(t, box, CLAUSE)
         if not me then
-            return t:error(box.label .. " could not be asked who it is: " .. why)
-        elseif not me.address then
-            return t:suspect(box.label .. " has no address on the boxes' network", { clause = CLAUSE })
-        end
-        local addresses
-        addresses, why = host.addresses()
-        if not addresses then
-            return t:error("the host's addresses: " .. why)
+            return
         end
         local list = targets.forbidden(t.contract, addresses)
         isolated.verify(host, list)
