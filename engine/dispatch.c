@@ -50,6 +50,7 @@ static const struct op table[] = {
     {"operation.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false,
      "/1.0/operations?%p&recursion=1", NULL},
     {"host.addresses", GRANT_READ, 0, 0, op_host_addresses, "", false, NULL, NULL},
+    {"host.routes", GRANT_READ, 0, 0, op_host_routes, "", false, NULL, NULL},
     {"host.facts", GRANT_READ, 0, 0, op_host_facts, "", false, NULL, NULL},
     {"nft.list", GRANT_READ, 0, 0, op_nft_list, "", false, NULL, NULL},
     {"nft.supports", GRANT_READ, 1, 1, op_nft_supports, "ibrname", false, NULL, NULL},
@@ -102,6 +103,30 @@ static const struct op table[] = {
     {"firewall.apply", GRANT_SETUP, 5, 5, op_firewall_apply, "TABLE BRIDGE GATEWAY SUBNET IBRNAME",
      false, NULL, NULL},
 
+    {"own.network.create", GRANT_REHEARSE, 2, ANY, op_own_create,
+     "PROJECT NAME (SECTION NAME KEY VALUE) ...", false, "/1.0/networks?%p", "top,config"},
+    {"own.network.put", GRANT_REHEARSE, 3, ANY, op_own_put,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", false, "/1.0/networks/%n?%p", "top,config"},
+    {"own.network.delete", GRANT_REHEARSE | GRANT_REVERT, 2, 2, op_own_delete, "PROJECT NAME",
+     false, "/1.0/networks/%n?%p", NULL},
+    {"own.acl.create", GRANT_REHEARSE, 2, ANY, op_own_create,
+     "PROJECT NAME (SECTION NAME KEY VALUE) ...", false, "/1.0/network-acls?%p",
+     "top,config,egress,ingress"},
+    {"own.acl.put", GRANT_REHEARSE, 3, ANY, op_own_put,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", false, "/1.0/network-acls/%n?%p",
+     "top,config,egress,ingress"},
+    {"own.acl.delete", GRANT_REHEARSE | GRANT_REVERT, 2, 2, op_own_delete, "PROJECT NAME", false,
+     "/1.0/network-acls/%n?%p", NULL},
+    {"own.profile.create", GRANT_REHEARSE, 2, ANY, op_own_create,
+     "PROJECT NAME (SECTION NAME KEY VALUE) ...", false, "/1.0/profiles?%p", "top,config,devices"},
+    {"own.profile.put", GRANT_REHEARSE, 3, ANY, op_own_put,
+     "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", false, "/1.0/profiles/%n?%p",
+     "top,config,devices"},
+    {"own.profile.delete", GRANT_REHEARSE | GRANT_REVERT, 2, 2, op_own_delete, "PROJECT NAME",
+     false, "/1.0/profiles/%n?%p", NULL},
+    {"instance.device", GRANT_REHEARSE, 5, 23, op_instance_device,
+     "PROJECT NAME DEVICE KEY VALUE ...", false, NULL, NULL},
+
     {"exec", GRANT_HOST_EXEC, 4, ANY, op_exec, "MS GRACE CAP ARG ...", false, NULL, NULL},
 
     {"made.list", GRANT_REVERT, 0, 0, op_made_list, "", false, NULL, NULL},
@@ -133,11 +158,12 @@ static const struct {
     {"setup", "change the host's network, ACL, profile and firewall"},
     {"journal", "remove what an earlier run left behind"},
     {"box.cli", "run the box CLI under drill"},
+    {"rehearse", "create networks, ACLs and profiles of its own, and change those"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 10 };
+enum { ASKABLE = 11 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

@@ -182,18 +182,22 @@ int made_gone(struct slice kind, struct slice project, struct slice name) {
     return 0;
 }
 
-bool made_instance(struct slice project, struct slice name) {
-    return find_instance(project, name) != NULL;
+bool made_has(const char *kind, struct slice project, struct slice name) {
+    return find((struct slice){kind, strlen(kind)}, project, name) != NULL;
 }
 
-bool made_by(struct slice project, struct slice name, pid_t by) {
-    const struct made *m = find_instance(project, name);
+bool made_by(const char *kind, struct slice project, struct slice name, pid_t by) {
+    const struct made *m = find((struct slice){kind, strlen(kind)}, project, name);
     return m && m->by == by;
+}
+
+bool made_instance(struct slice project, struct slice name) {
+    return made_has("instance", project, name);
 }
 
 void made_keep(void) {
     for (struct made *m = list; m; m = m->next) {
-        if (m->kept)
+        if (m->kept || strcmp(m->line.kind, "instance") != 0)
             continue;
         m->kept = true;
         if (note(m, "kept") < 0)

@@ -30,11 +30,12 @@ int made_add(const char *kind, struct slice project, struct slice name, pid_t by
 int made_uuid(struct slice project, struct slice name, struct slice uuid);
 /* It was seen to be gone, or not to be ours. Returns 0 or -ENOENT. */
 int made_gone(struct slice kind, struct slice project, struct slice name);
-/* Whether this run made an instance of that name: only then may it be changed. */
+/* Whether this run made a thing of that kind and name: only then may it be changed. */
+bool made_has(const char *kind, struct slice project, struct slice name);
 bool made_instance(struct slice project, struct slice name);
 /* Whether the worker of that pid made it. */
-bool made_by(struct slice project, struct slice name, pid_t by);
-/* From here on what is there stays (--keep-boxes). */
+bool made_by(const char *kind, struct slice project, struct slice name, pid_t by);
+/* From here on the instances that are there stay (--keep-boxes). */
 void made_keep(void);
 /* Whether something is to be removed. */
 bool made_pending(void);

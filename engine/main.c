@@ -37,7 +37,7 @@ static const char help[] =
     "  --json            one JSON object a line (docs/json.md)\n"
     "  --yes             answer yes to every question\n"
     "  --grant NAME      give your own script or probe a grant: box.mint, box.exec,\n"
-    "                    box.cli, client, host.connect, host.exec, setup\n"
+    "                    box.cli, client, host.connect, host.exec, setup, rehearse\n"
     "  --site FILE       the site's contract, instead of " DEFAULT_SITE "\n"
     "  --box PATH        the box CLI to drill, instead of `box` on PATH\n"
     "  --sandbox-selftest  prove the sandbox on this kernel\n"

@@ -1,4 +1,4 @@
-/* What the host itself says: its addresses, and facts. Read-only. */
+/* What the host itself says: its addresses, its routes, and facts. Read-only. */
 #define _GNU_SOURCE
 #include "job.h"
 #include "ops.h"
@@ -13,6 +13,11 @@ enum { READ_MS = 10000 };
 
 void op_host_addresses(struct request *r) {
     job_read(r, (char *[]){"ip", "-j", "address", NULL}, NULL, READ_MS);
+}
+
+/* Of every table, so that a VPN's own are seen too. */
+void op_host_routes(struct request *r) {
+    job_read(r, (char *[]){"ip", "-4", "-j", "route", "show", "table", "all", NULL}, NULL, READ_MS);
 }
 
 static void add_fact(struct request *r, const char *name, const char *value) {

@@ -109,6 +109,25 @@ static bool starts(struct slice s, const char *prefix, size_t n) {
 static const char *const instance_keys[] = {"user.*", NULL};
 static const char *const network_keys[] = {"ipv4.*", "ipv6.*",      "dns.*", "security.acls*",
                                            "user.*", "raw.dnsmasq", NULL};
+/* A rehearsal's own network: nothing that reaches beyond its bridge (host routes, gateways,
+ * tunnels, other links). It is written back whole, with what Incus itself noted. */
+static const char *const own_network_keys[] = {"ipv4.address",
+                                               "ipv4.dhcp*",
+                                               "ipv4.nat*",
+                                               "ipv4.firewall*",
+                                               "ipv6.address",
+                                               "ipv6.dhcp*",
+                                               "ipv6.nat*",
+                                               "ipv6.firewall*",
+                                               "dns.mode",
+                                               "dns.domain",
+                                               "dns.search",
+                                               "security.acls*",
+                                               "user.*",
+                                               "volatile.*",
+                                               "bridge.mtu",
+                                               "raw.dnsmasq",
+                                               NULL};
 static const char *const nic_keys[] = {"type",   "name",   "network",  "security.*",
                                        "ipv4.*", "ipv6.*", "limits.*", NULL};
 static const char *const root_keys[] = {"type", "path", "pool", "size", "size.*", "limits.*", NULL};
@@ -147,9 +166,15 @@ static const char *device_refusal(struct quads q, const struct slice *s) {
     return listed(root_keys, s[2]) ? NULL : "boxdrill does not write that key of a disk";
 }
 
+static const char *const *config_keys(const char *op) {
+    if (strncmp(op, "network.", 8) == 0)
+        return network_keys;
+    return strncmp(op, "own.network.", 12) == 0 ? own_network_keys : instance_keys;
+}
+
 /* Why a quadruple may not be sent, or NULL. */
 static const char *refusal(const struct op *op, struct quads q, const struct slice *s) {
-    const char *const *keys = strncmp(op->name, "instance.", 9) == 0 ? instance_keys : network_keys;
+    const char *const *keys = config_keys(op->name);
     if (slice_is(s[0], "devices"))
         return device_refusal(q, s);
     if (slice_is(s[0], "profiles"))
@@ -212,9 +237,7 @@ static void on_written(void *data, const struct incus_reply *reply) {
     incus_reply(data, reply);
 }
 
-/* Incus's ETags are SHA-256 in hexadecimal, in quotes. Anything else could end the header it is
- * sent in. Empty: there is none. */
-static bool etag_ok(struct request *r, unsigned i) {
+bool incus_etag_ok(struct request *r, unsigned i) {
     struct slice s = arg(r, i);
     bool ok = s.len <= 66;
     for (size_t k = 0; ok && k < s.len; k++)
@@ -228,7 +251,7 @@ static bool etag_ok(struct request *r, unsigned i) {
  * body, guarded by the ETag): argument 2 is the ETag, the body follows. */
 void incus_write(struct request *r) {
     bool create = strncmp(r->op->path, "POST ", 5) == 0;
-    if ((create && !arg_name(r, 1)) || !etag_ok(r, 2))
+    if ((create && !arg_name(r, 1)) || !incus_etag_ok(r, 2))
         return;
     struct buffer body = {0};
     buffer_add_text(&body, "{");

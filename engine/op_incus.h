@@ -13,6 +13,9 @@ void incus_reply(struct request *r, const struct incus_reply *reply);
 void incus_reply_to(void *request, const struct incus_reply *reply);
 /* The transport's error alone; returns false when there was none. */
 bool incus_failed(struct request *r, const struct incus_reply *reply);
+/* Incus's ETags are SHA-256 in hexadecimal, in quotes. Anything else could end the header it is
+ * sent in, and is refused. Empty: there is none. */
+bool incus_etag_ok(struct request *r, unsigned i);
 /* Appends the body's members from the arguments from `first` on, which must be quadruples of the
  * sections the row allows. tag: one quadruple of our own behind them, or NULL. Replies EINVAL and
  * returns false else. */

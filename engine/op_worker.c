@@ -248,7 +248,8 @@ static uint32_t asked_grants(struct request *r) {
 }
 
 /* Grants whose use changes the host: one run at a time, and none on what another left behind. */
-static const uint32_t CHANGING = GRANT_SETUP | GRANT_BOX_MINT | GRANT_BOX_CLI | GRANT_CLIENT;
+static const uint32_t CHANGING =
+    GRANT_SETUP | GRANT_BOX_MINT | GRANT_BOX_CLI | GRANT_CLIENT | GRANT_REHEARSE;
 
 /* Ends the script before it has done anything: one line, and the exit status. */
 static void refuse_start(struct request *r, enum exit_status status, const char *why) {

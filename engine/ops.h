@@ -37,6 +37,7 @@ void op_instance_delete(struct request *r);
 void op_instance_push(struct request *r);
 void op_instance_unpush(struct request *r);
 void op_instance_exec(struct request *r);
+void op_instance_device(struct request *r);
 /* Whether a worker may touch an instance: a probe those it was given and those it made itself. */
 bool box_may_touch(const struct worker *w, struct slice project, struct slice name);
 /* Whether a name carries the run's id. */
@@ -49,10 +50,19 @@ void op_box_path(struct request *r);
 void op_box_template(struct request *r);
 void op_box_tree(struct request *r);
 
+/* op_own.c: networks, ACLs and profiles of this run's own */
+void op_own_create(struct request *r);
+void op_own_put(struct request *r);
+void op_own_delete(struct request *r);
+/* Whether a worker may change one: this run made it, and a probe made it itself. */
+bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
+                   struct slice name);
+
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);
 void op_host_addresses(struct request *r);
+void op_host_routes(struct request *r);
 void op_host_facts(struct request *r);
 void op_host_connect(struct request *r);
 void op_host_attempt(struct request *r);

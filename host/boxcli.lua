@@ -5,6 +5,7 @@
 -- For tests only: words in the file FAULTS, where it exists, make it misbehave, one way a word.
 local contract = require "contract"
 local host = require "host"
+local inet = require "inet"
 local task = require "task"
 
 local FAULTS = "/run/box-faults"
@@ -348,10 +349,16 @@ local function cmd_list(words)
     table_of(rows)
 end
 
--- The first address, without the link's name: the column quotes, and spans lines.
+-- The address on the boxes' network. The column quotes, spans lines, and holds the addresses of whatever
+-- bridges the box has made inside itself, in no order.
 local function address_of(name)
     local _, stdout = incus("list", ("^%s$"):format(name), "--format", "csv", "--columns", "4")
-    return stdout:match("%d+%.%d+%.%d+%.%d+") or "-"
+    for address in stdout:gmatch("%d+%.%d+%.%d+%.%d+") do
+        if inet.within(address, data.subnet) then
+            return address
+        end
+    end
+    return "-"
 end
 
 local function snapshots_of(name)

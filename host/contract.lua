@@ -107,6 +107,10 @@ return {
     -- boxes' own gateway are theirs to reach, and are not asked.)
     host = { tcp = { 22, 53, 80, 443, 8443 }, udp = { 53, 161 } },
 
+    -- A rehearsal's own network is the first /24 in these ranges that nothing on the host overlaps: no route,
+    -- no address, no other network of Incus, and no address of this contract.
+    rehearsal = { ranges = { "10.208.0.0/12", "172.24.0.0/14", "192.168.224.0/20" } },
+
     -- In a box: the port our own program holds for a sibling, the one it holds for the host, and one
     -- that nothing holds.
     box = { port = 8088, inbound_port = 8087, closed_port = 8089 },
@@ -165,5 +169,7 @@ return {
         agent = 180000,     -- a new virtual machine until its agent answers, at most
         client = 20000,     -- one call of the incus client
         routed = 1000,      -- "host unreachable" later than this may be the host's own failed ARP
+        severed = 1500,     -- in a rehearsal, an attempt that came through before and must not any more
+        settle = 30000,     -- a rehearsed change until what it interrupts is back, at most
     },
 }

@@ -246,25 +246,6 @@ local function plan(data)
     return out
 end
 
--- The instances whose NICs are on the contract's network, in all projects.
-local function attached(data)
-    local instances, why = incus.instances("*")
-    if not instances then
-        give_up("the instances", why)
-    end
-    local out = {}
-    for _, instance in ipairs(instances) do
-        for _, device in pairs(instance.expanded_devices or {}) do
-            if device.type == "nic" and (device.network == data.network.name or device.parent == data.network.name) then
-                out[#out + 1] = ("%s (project %s, %s)"):format(instance.name, instance.project, instance.status)
-                break
-            end
-        end
-    end
-    table.sort(out)
-    return out
-end
-
 local function say_plan(changes)
     for _, change in ipairs(changes) do
         report.say(change.title, "bold")
@@ -313,8 +294,10 @@ local function converge(found)
     if found["dry-run"] then
         return
     end
-    local names = attached(data)
-    if #names > 0 and not found.force then
+    local names, why = incus.attached(data.network.name)
+    if not names then
+        error(why, 0)
+    elseif #names > 0 and not found.force then
         return refuse(names)
     elseif engine.call("confirm", "Make these changes?") ~= "1" then
         return start.stop(USAGE, "not agreed to: nothing was changed (--yes agrees beforehand)")

@@ -18,7 +18,75 @@ local GRACE = 2000
 -- @param name an instance of this run
 -- @return an object with the methods below; `name` and `label` are fields of it
 function box.new(name)
-    return setmetatable({ name = name, label = name, project = contract.load().project }, Box)
+    return setmetatable({ name = name, label = name, project = contract.load().project, prefix = {} }, Box)
+end
+
+--- A place inside the box: the same program, started by other words.
+-- @param label what it is called @param prefix array of texts: a command that runs the words behind it
+-- @return an object with the box's methods
+function Box:inside(label, prefix)
+    return setmetatable({ label = label, prefix = prefix }, { __index = self })
+end
+
+-- The processes that live in a network namespace of their own, one a namespace: a container runtime's.
+local NAMESPACES = [[
+own=$(readlink /proc/1/ns/net)
+for p in /proc/[0-9]*; do
+    n=$(readlink "$p/ns/net") && [ "$n" != "$own" ] && echo "$n ${p#/proc/}"
+done 2>/dev/null | sort -u -k 1,1
+]]
+local NAMESPACE_LIMIT = 16
+
+local function has_default_route(info)
+    for _, route in ipairs(info.routes) do
+        if route.to == "default" and route.via then
+            return true
+        end
+    end
+    return false
+end
+
+-- Whether the box is still booting: what it starts by itself may be still to come.
+local function booting(self)
+    local result = self:exec { "systemctl", "is-system-running" }
+    local word = result and result.stdout:match("^%l+") or ""
+    return word == "initializing" or word == "starting"
+end
+
+-- A place in the first network namespace that has a way out; false, or nil and a message.
+local function find_inner(self)
+    local result, why = self:exec { "sh", "-c", NAMESPACES }
+    if not result then
+        return nil, why
+    end
+    local count = 0
+    for pid in result.stdout:gmatch("net:%[%d+%] (%d+)\n") do
+        local place = self:inside(self.label .. "'s inner process " .. pid, { "nsenter", "-t", pid, "-n" })
+        local info
+        info, why = place:info()
+        count = count + 1
+        if not info then
+            return nil, ("%s: %s"):format(place.label, why)
+        elseif has_default_route(info) then
+            return place
+        elseif count == NAMESPACE_LIMIT then
+            break
+        end
+    end
+    return false
+end
+
+--- What runs behind a bridge in the box: a place in the first network namespace there that has a way out. That
+-- there is none is said after two looks into a box that has booted.
+-- @return a place; false when there is none; or nil, message when the box could not be asked
+function Box:inner()
+    local place, why, looks = nil, nil, 0
+    task.poll(contract.load().budgets.address, 500, function()
+        looks = booting(self) and 0 or looks + 1
+        place, why = find_inner(self) -- a process may end under the look: then once more
+        return place or looks >= 2
+    end)
+    return place, why
 end
 
 --- Puts the program into the box, once for each worker.
@@ -51,7 +119,8 @@ function Box:run(mode, nonce, ms, cap, arguments)
     if not path then
         return nil, "the program is not in the box: " .. tostring(why), code
     end
-    local argv = { path, mode, "nonce=" .. nonce }
+    local argv = table.move(self.prefix, 1, #self.prefix, 1, {})
+    table.move({ path, mode, "nonce=" .. nonce }, 1, 3, #argv + 1, argv)
     table.move(arguments, 1, #arguments, #argv + 1, argv)
     return incus.exec(self.project, self.name, ms, cap, argv)
 end
@@ -64,7 +133,8 @@ end
 --- Makes attempts, stage after stage, those of one stage side by side.
 -- @param stages array of arrays of specs as of guest.spec
 -- @return array of arrays like it: for tcp, udp and icmp a seen attempt (see outcome), for listen,
---   await and stop the program's own fact. Where the run was lost: inconclusive, throughout
+--   await and stop the program's own fact; and the milliseconds at which each stage began. Where the run
+--   was lost: inconclusive, throughout, and nil
 function Box:attempt(stages)
     local arguments, count, budget = guest.arguments(stages)
     local nonce = guest.nonce()
@@ -79,7 +149,7 @@ function Box:attempt(stages)
         facts, why = guest.parse(result.stdout, nonce, count)
         why = not facts and with_stderr(why, result) or nil
     end
-    return guest.staged(facts, stages, why)
+    return guest.staged(facts, stages, why), facts and guest.starts(result.stdout, nonce)
 end
 
 --- Runs a command in the box: argv, never a shell; no terminal, no input; nothing of it is left over.
@@ -123,18 +193,19 @@ function Box:info()
     return info
 end
 
---- Who the box is on the contract's network. Its address is found by subnet, never by an interface's name.
+--- Who the box is on its network. Its address is found by subnet, never by an interface's name.
+-- @param subnet the contract's if left out
 -- @return { address (nil when it has none), link, mac, machine_id, info, addresses: all it holds there (texts: of
---   the contract's subnet, on whatever link, and the IPv6 ones of `link`) }; or nil, message, code when the box
+--   that subnet, on whatever link, and the IPv6 ones of `link`) }; or nil, message, code when the box
 --   could not be asked
-function Box:identity()
+function Box:identity(subnet)
     local info, why, code = self:info()
     if not info then
         return nil, why, code
     end
     local me = { machine_id = info["machine-id"], info = info, addresses = {} }
     for _, entry in ipairs(info.addresses) do
-        if entry.family == 4 and inet.within(entry.address, contract.load().subnet) then
+        if entry.family == 4 and inet.within(entry.address, subnet or contract.load().subnet) then
             me.addresses[#me.addresses + 1] = entry.address
             if not me.address then
                 local link = info.links[entry.link]
@@ -186,7 +257,8 @@ end
 
 --- The command that runs some words in a box like this one.
 function Box:by_hand_text(words)
-    return ("incus exec %s -T -n --project %s -- %s"):format(self.name, self.project, words)
+    local prefix = #self.prefix > 0 and table.concat(self.prefix, " ") .. " " or ""
+    return ("incus exec %s -T -n --project %s -- %s%s"):format(self.name, self.project, prefix, words)
 end
 
 --- The command that asks what one attempt asked, in a box like this one. @param spec as of guest.spec

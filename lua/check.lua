@@ -45,7 +45,8 @@ end
 -- @param details a table of plain data for the report (texts, numbers, booleans); may be left out. It holds
 --   neither `verdict` nor `what`.
 --   `clause` (what the contract says), `seen` (what was found), `reason` and `by_hand` (the command that
---   asks the same) are printed with a verdict that is no PASS
+--   asks the same) are printed with a verdict that is no PASS; `answer` says in one line what a probe of that
+--   verdict came to
 function T:record(verdict, what, details)
     judge.worst { verdict } -- throws on a verdict there is none of
     if type(what) ~= "string" then

@@ -114,6 +114,7 @@ local SCHEMA = record {
     },
     forbidden = dict(RANGE, record { addresses = list(address(true)), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
+    rehearsal = record { ranges = list(RANGE) },
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
     cli = record {
         template = NAME,
@@ -158,6 +159,8 @@ local SCHEMA = record {
         agent = number(1, 600000),
         client = number(1, 600000),
         routed = number(1, 2500), -- a failed ARP shows after that
+        severed = number(1000, 60000),
+        settle = number(1000, 300000),
     },
 }
 

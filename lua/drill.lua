@@ -12,24 +12,26 @@ local targets = require "targets"
 local task = require "task"
 
 local BOXES = 2
-local UNSURE = 3
+local UNSURE, REFUSED = 3, 4
 local MAX_HOLD = 600
 local HELP = [[
 usage: boxdrill drill.lua [options]
 
 Audits this host: mints boxes of its own, measures from inside them, and deletes them.
 
-  --phase A,B,C    the phases to run (default: all there are)
+  --phase A,B,C,D  the phases to run (default: all there are)
+  --live NETWORK   rehearse on that network: refused while instances are on it that are not this run's
   --dry-run        say what would be made and every address and port that would get a packet
   --hold SECONDS   wait after the boxes are up, before the first question (600 at most)
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP .. [[
 
 Exit status: 0 the contract holds; 1 it does not; 2 usage, consent or privilege missing;
-3 nothing failed, but something could not be judged; 130 interrupted, and cleaned up.
+3 nothing failed, but something could not be judged; 4 refused to start; 130 interrupted, and cleaned up.
 ]]
 local KNOWN = {
     phase = "value",
+    live = "value",
     hold = "value",
     ["dry-run"] = "flag",
     ["keep-boxes"] = "flag",
@@ -72,8 +74,19 @@ local function plan_cli(probes)
     }
 end
 
+-- The probes that are no rehearsals: they share boxes, and some make instances of their own.
+local function others(probes)
+    local out = {}
+    for _, probe in ipairs(probes) do
+        if not probe.rehearses then
+            out[#out + 1] = probe
+        end
+    end
+    return out
+end
+
 -- What the drill will do to the host, as lines of text; nil, message when that cannot be told.
-local function plan(data, probes, boxes)
+local function plan(data, probes, boxes, rehearsals)
     local addresses, why = host.addresses()
     if not addresses then
         return nil, "the host's addresses: " .. why
@@ -85,12 +98,14 @@ local function plan(data, probes, boxes)
         lines[#lines + 1] = ("  instance bd-%s-%s (%s, profile %s)"):format(
             engine.run_id, suffix, data.image.alias, data.profile.name)
     end
-    if session.needs(probes, "client") then
+    if session.needs(others(probes), "client") then
         lines[#lines + 1] = ("  instances bd-%s-x-..., short-lived, for single probes"):format(engine.run_id)
     end
     table.move(plan_cli(probes), 1, 10, #lines + 1, lines)
+    local own = session.rehearsal_lines(rehearsals)
+    table.move(own, 1, #own, #lines + 1, lines)
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
-    table.move(targets.lines(data, addresses), 1, 1000, #lines + 1, lines)
+    table.move(targets.lines(data, addresses, rehearsals), 1, 1000, #lines + 1, lines)
     return lines
 end
 
@@ -162,16 +177,38 @@ local function all_but(phases, letter)
     return out
 end
 
+-- A rehearsal on a network that instances of others hang on would change what they stand on. Says whose do,
+-- and refuses.
+local function refuse_live(data, network)
+    local found, why = incus.network(data.project, network)
+    local names
+    if found then
+        names, why = incus.attached(network)
+    end
+    if not names then
+        start.refuse(("--live %s: %s"):format(network, why))
+    elseif #names > 0 then
+        start.stop(REFUSED, ("refused: these instances are on network %s and are not this run's; a change of it "
+            .. "reaches every one of them:\n  %s"):format(network, table.concat(names, "\n  ")))
+    else
+        start.refuse(("--live %s: nothing hangs on it; only networks of the run's own are changed so far, which are "
+            .. "built like the contract's: leave --live out"):format(network))
+    end
+end
+
 local function drill(found)
     local data = contract.load()
+    if found.live then
+        return refuse_live(data, found.live)
+    end
     local all = session.probes()
     local phases, message = selected_phases(found.phase, all)
     if not phases then
         return start.refuse(message)
     end
     local probes = session.in_phases(all, phases)
-    local boxes = math.max(session.boxes_needed(probes), BOXES)
-    local lines, why = plan(data, probes, boxes)
+    local boxes = #others(probes) > 0 and math.max(session.boxes_needed(probes), BOXES) or 0
+    local lines, why = plan(data, probes, boxes, session.allot(probes))
     if not lines then
         return start.stop(UNSURE, why)
     end

@@ -122,6 +122,20 @@ function guest.parse(output, nonce, count)
     return facts
 end
 
+--- When each stage of a run began.
+-- @param output, nonce as of guest.parse
+-- @return array of milliseconds since the run began
+function guest.starts(output, nonce)
+    local out = {}
+    for _, fields in ipairs(own_lines(output, nonce) or {}) do
+        local stage = fields.at and math.tointeger(tonumber(fields.stage))
+        if stage then
+            out[stage] = tonumber(fields.at)
+        end
+    end
+    return out
+end
+
 --- Sorts facts by stage.
 -- @param facts as of guest.parse; nil when the run was lost
 -- @param stages what was asked

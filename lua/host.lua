@@ -99,6 +99,26 @@ function host.addresses()
     return out
 end
 
+--- The IPv4 routes of the host, of every table, default routes left out.
+-- @return array of "ADDRESS/BITS" or "ADDRESS"; or nil, message, code
+function host.routes()
+    local output, why, code = engine.call("host.routes")
+    if not output then
+        return nil, why, code
+    end
+    local ok, routes = pcall(cjson.decode, output)
+    if not ok then
+        return nil, "ip -4 -j route: no JSON", "EPROTO"
+    end
+    local out = {}
+    for _, route in ipairs(routes) do
+        if route.dst ~= "default" then
+            out[#out + 1] = route.dst
+        end
+    end
+    return out
+end
+
 --- Facts of the host. @return map: hostname, kernel, kvm, icmp_echo_ignore_all (texts)
 function host.facts()
     local values = table.pack(engine.call("host.facts"))

@@ -57,6 +57,27 @@ incus.server = get "server.get"
 --- Instances with their state and snapshots. @param project a name, or "*" for all. @return array
 incus.instances = get "instance.list"
 
+--- The instances, of all projects, that have a NIC on a network.
+-- @param network its name
+-- @return array of "NAME (project P, STATUS)", sorted; or nil, message
+function incus.attached(network)
+    local instances, why = incus.instances("*")
+    if not instances then
+        return nil, "the instances: " .. why
+    end
+    local out = {}
+    for _, instance in ipairs(instances) do
+        for _, device in pairs(instance.expanded_devices or {}) do
+            if device.type == "nic" and (device.network == network or device.parent == network) then
+                out[#out + 1] = ("%s (project %s, %s)"):format(instance.name, instance.project, instance.status)
+                break
+            end
+        end
+    end
+    table.sort(out)
+    return out
+end
+
 --- One instance. @param project @param name @return metadata, ETag
 incus.instance = get "instance.get"
 
@@ -183,6 +204,36 @@ incus.create_acl = writer "acl.create"
 incus.put_acl = writer "acl.put"
 incus.create_profile = writer "profile.create"
 incus.patch_profile = writer "profile.patch"
+
+--- Creates a network, an ACL or a profile of this run's own; the broker tags it.
+-- @param kind "network", "acl" or "profile" @param project @param name must carry the run's id
+-- @param body as of incus.body
+function incus.create_own(kind, project, name, body)
+    return metadata(engine.call(("own.%s.create"):format(kind), project, name, table.unpack(incus.body(body))))
+end
+
+--- Replaces one of this run's own, whole. @param kind @param project @param name @param etag the one just
+-- read @param body as of incus.body
+function incus.put_own(kind, project, name, etag, body)
+    return metadata(engine.call(("own.%s.put"):format(kind), project, name, etag, table.unpack(incus.body(body))))
+end
+
+--- Deletes one of this run's own. @param kind @param project @param name
+function incus.delete_own(kind, project, name)
+    return metadata(engine.call(("own.%s.delete"):format(kind), project, name))
+end
+
+--- Gives a box of this run a NIC of its own, in place of its profile's.
+-- @param project @param name the box @param device the NIC's name @param keys map of texts, whole
+-- @return the finished operation
+function incus.device(project, name, device, keys)
+    local arguments = {}
+    for key, value in pairs(keys) do
+        arguments[#arguments + 1] = key
+        arguments[#arguments + 1] = value
+    end
+    return metadata(engine.call("instance.device", project, name, device, table.unpack(arguments)))
+end
 
 --- Runs the program's own argv in an instance of this run, over REST with recorded output.
 -- @param project @param name

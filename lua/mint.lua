@@ -24,21 +24,25 @@ local function has_root(profile)
 end
 
 --- What every box of this run is made from: asked of the host once and then passed to mint.create.
--- @return { type, server, alias, profiles }; or nil, message, code when the contract's profile cannot be
+-- @param name the profile; the contract's if left out
+-- @param subnet the boxes' subnet there; the contract's if left out
+-- @return { type, server, alias, profiles, subnet }; or nil, message, code when the profile cannot be
 --   read or brings no root disk
-function mint.recipe()
+function mint.recipe(name, subnet)
     local data = contract.load()
-    local profile, why, code = incus.profile(data.project, data.profile.name)
+    name = name or data.profile.name
+    local profile, why, code = incus.profile(data.project, name)
     if not profile then
-        return nil, ("profile %s: %s"):format(data.profile.name, why), code
+        return nil, ("profile %s: %s"):format(name, why), code
     elseif not has_root(profile) then
-        return nil, ("profile %s brings no root disk (boxdrill setup.lua adds it)"):format(data.profile.name), "ENODEV"
+        return nil, ("profile %s brings no root disk (boxdrill setup.lua adds it)"):format(name), "ENODEV"
     end
     return {
         type = host.instance_type(data),
         server = data.image.server,
         alias = data.image.alias,
-        profiles = { data.profile.name },
+        profiles = { name },
+        subnet = subnet or data.subnet,
     }
 end
 
@@ -77,13 +81,13 @@ function mint.create(name, recipe, options)
     return note_uuid(data.project, name)
 end
 
--- The box's IPv4 address in the contract's subnet, as Incus's state of it says; nil while it has none.
-local function address_of(name)
+-- The box's IPv4 address in its subnet, as Incus's state of it says; nil while it has none.
+local function address_of(name, subnet)
     local data = contract.load()
     local state = incus.state(data.project, name)
     for _, link in pairs(state and type(state.network) == "table" and state.network or {}) do
         for _, entry in ipairs(link.addresses or {}) do
-            if entry.family == "inet" and inet.within(entry.address, data.subnet) then
+            if entry.family == "inet" and inet.within(entry.address, subnet) then
                 return entry.address
             end
         end
@@ -126,16 +130,20 @@ function mint.box(name, recipe)
         return nil, why, code
     end
     local address = task.poll(data.budgets.address, 200, function()
-        return address_of(name)
+        return address_of(name, recipe.subnet)
     end)
     return { name = name, address = address }
 end
 
 --- Mints boxes side by side.
 -- @param suffixes array, as of mint.name
+-- @param recipe as of mint.recipe; that of the contract's profile if left out
 -- @return array of boxes as of mint.box; or nil, message, code of the first that could not be minted
-function mint.boxes(suffixes)
-    local recipe, why, code = mint.recipe()
+function mint.boxes(suffixes, recipe)
+    local why, code
+    if not recipe then
+        recipe, why, code = mint.recipe()
+    end
     if not recipe then
         return nil, why, code
     end

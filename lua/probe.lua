@@ -132,13 +132,18 @@ end
 --- Runs a probe. A Lua error in it is the instrument's failure: ERROR, with file, line and the last
 -- primitive.
 -- @param definition as of probe.load
--- @param ... the names of its boxes
+-- @param ... the names of its boxes; for a rehearsal, behind them, the address of its own network
 -- @return the verdict, the evidence (a table for JSON)
 function probe.run(definition, ...)
     local t = check.new(definition.id)
     local boxes = {}
     for i = 1, select("#", ...) do
-        boxes[i] = box.new((select(i, ...)))
+        local argument = select(i, ...)
+        if argument:find("/", 1, true) then
+            t.allotted = argument
+        else
+            boxes[i] = box.new(argument)
+        end
     end
     local ok, why = xpcall(definition.run, function(message)
         return { text = tostring(message), last = engine.last() }

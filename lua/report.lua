@@ -163,9 +163,23 @@ local function telling(result)
     return out
 end
 
+-- A rehearsal's answer, in one line; nil where there is none.
+local function answer_of(result)
+    for _, observation in ipairs(result.evidence.observations or {}) do
+        if observation.answer and observation.verdict == result.verdict then
+            return observation.answer
+        end
+    end
+    return nil
+end
+
 local function print_text(result)
     engine.call("print", STYLE[result.verdict], ("%-8s"):format(result.verdict),
         "plain", (" %-11s %-62s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
+    local found = answer_of(result)
+    if found then
+        line(STYLE[result.verdict], "  " .. flat(found))
+    end
     if result.verdict == "PASS" or result.said then
         return
     end
@@ -243,8 +257,10 @@ local function answer(result)
     if result.said then
         return "not run"
     end
-    local first = telling(result)[1]
-    if result.verdict == "PASS" or not first then
+    local first, found = telling(result)[1], answer_of(result)
+    if found then
+        return found
+    elseif result.verdict == "PASS" or not first then
         return result.title
     end
     return first.seen and ("%s: %s"):format(first.what, first.seen) or first.what

@@ -1,6 +1,7 @@
 --- Removes what a run made and left, newest first: the last thing a run does, whatever ended it. Each step
 -- is on a fresh read and verified by one; the broker runs this in a worker of its own.
 local incus = require "incus"
+local own = require "own"
 local task = require "task"
 
 local SETTLE_MS, EVERY_MS = 120000, 100
@@ -97,14 +98,32 @@ local function remove_instance(entry)
     return true
 end
 
+-- Removes a network, an ACL or a profile: ours when it carries the tag of the run that made it. The same returns.
+local function remove_own(entry)
+    local read = own.KINDS[entry.kind]
+    local found, why, code = read(entry.project, entry.name)
+    if not found and not incus.missing(code) then
+        return nil, ("%s %s: %s"):format(entry.kind, entry.name, why)
+    elseif found and (found.config or {})[own.TAG] ~= entry.run then
+        engine.call("made.foreign", entry.kind, entry.project, entry.name)
+        return true
+    end
+    local _, trouble = incus.delete_own(entry.kind, entry.project, entry.name) -- also when it is missing
+    if not incus.missing(select(3, read(entry.project, entry.name))) then
+        return nil, ("%s %s is still there: %s"):format(entry.kind, entry.name, tostring(trouble))
+    end
+    return true
+end
+
 local function remove(entry)
-    if entry.kind ~= "instance" then
+    local remove_one = entry.kind == "instance" and remove_instance or own.KINDS[entry.kind] and remove_own
+    if not remove_one then
         return nil, ("%s %s: there is no way to remove such a thing"):format(entry.kind, entry.name)
     end
     local why
     local gone = task.poll(RETRY_MS, RETRY_EVERY_MS, function()
         local done
-        done, why = remove_instance(entry)
+        done, why = remove_one(entry)
         return done
     end)
     return gone, why

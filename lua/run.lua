@@ -39,6 +39,19 @@ local function measure(probes, keep)
     return results
 end
 
+-- What is to be agreed to; nil where nothing is made.
+local function consent(probes)
+    local boxes, drills = session.boxes_needed(probes), session.needs(probes, "box.cli")
+    local rehearsals = session.allot(probes)
+    if boxes == 0 and not drills and #rehearsals == 0 then
+        return nil
+    end
+    local lines = session.rehearsal_lines(rehearsals)
+    table.insert(lines, 1, ("Mint %d boxes%s for %d probes%s"):format(
+        boxes, drills and ", and have the box CLI mint its own," or "", #probes, #lines > 0 and ", and make" or ""))
+    return table.concat(lines, "\n") .. "?"
+end
+
 local function run(found, files)
     local probes = session.probes(files)
     for _, probe in ipairs(probes) do
@@ -46,11 +59,8 @@ local function run(found, files)
             return start.refuse(("%s (boxdrill list says which probes there are)"):format(probe.broken))
         end
     end
-    local boxes = session.boxes_needed(probes)
-    local drills = session.needs(probes, "box.cli")
-    local question = ("Mint %d boxes%s for %d probes?"):format(
-        boxes, drills and ", and have the box CLI mint its own," or "", #probes)
-    if (boxes > 0 or drills) and engine.call("confirm", question) ~= "1" then
+    local question = consent(probes)
+    if question and engine.call("confirm", question) ~= "1" then
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")

@@ -5,21 +5,30 @@ local cli = require "cli"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
+local own = require "own"
 local probe_file = require "probe"
 local report = require "report"
+local subnets = require "subnets"
 local task = require "task"
 
 local session = {}
 
 local SUFFIXES = { "a", "b", "c", "d", "e", "f", "g", "h" }
 
+local function has(list, word)
+    for _, entry in ipairs(list) do
+        if entry == word then
+            return true
+        end
+    end
+    return false
+end
+
 --- Whether one of some probes asks for a grant.
 function session.needs(probes, grant)
     for _, probe in ipairs(probes) do
-        for _, need in ipairs(probe.needs or {}) do
-            if need == grant then
-                return true
-            end
+        if has(probe.needs or {}, grant) then
+            return true
         end
     end
     return false
@@ -59,6 +68,7 @@ local function load_one(file)
     elseif id and id ~= meta.id then
         return broken(file, ("%s: it declares itself as %s, and its metadata says %s"):format(file, id, meta.id), false)
     end
+    local needs = meta.needs or {}
     return {
         file = file,
         id = meta.id,
@@ -67,7 +77,8 @@ local function load_one(file)
         phase = meta.id:sub(1, 1):upper(),
         boxes = meta.boxes or 0,
         early = meta.early == true,
-        needs = meta.needs or {},
+        needs = needs,
+        rehearses = has(needs, "rehearse"),
     }
 end
 
@@ -102,6 +113,40 @@ function session.in_phases(probes, phases)
         end
     end
     return out
+end
+
+--- Gives each rehearsal a free subnet of its own (`allotted`), or the reason why it has none (`broken`).
+-- @param probes as of session.probes
+-- @return those that rehearse, in their order
+function session.allot(probes)
+    local out, names = {}, {}
+    for _, probe in ipairs(probes) do
+        if probe.rehearses then
+            out[#out + 1] = probe
+        end
+    end
+    local free, why = subnets.free(contract.load(), #out)
+    for i, probe in ipairs(out) do
+        local part = own.part(probe.id)
+        if names[part] then
+            probe.broken = ("its network would bear the name of %s's: another id"):format(names[part])
+        end
+        names[part] = names[part] or probe.id
+        probe.allotted = free and free[i]
+        probe.broken = probe.broken or why
+    end
+    return out
+end
+
+--- What rehearsals make, as lines of text. @param probes as of session.allot
+function session.rehearsal_lines(probes)
+    local lines = {}
+    for _, probe in ipairs(probes) do
+        local name = own.name(own.part(probe.id))
+        lines[#lines + 1] = ("  network %s (%s), ACL and profile of that name, instances %s-a, -b, for %s"):format(
+            name, probe.allotted or "no free subnet: not run", name, probe.id)
+    end
+    return lines
 end
 
 --- How many boxes the hungriest of these probes needs.
@@ -199,6 +244,7 @@ local function run_one(probe, boxes)
     for i = 1, probe.boxes do
         names[i] = boxes[i].name
     end
+    names[#names + 1] = probe.allotted
     local verdict, evidence, ms = engine.call("probe.run", probe.file, table.unpack(names))
     if not verdict then
         return not_run(probe, evidence)

@@ -156,7 +156,8 @@ end
 
 --- Every address and port that may get a packet from a drill, as lines of text.
 -- @param data a contract @param addresses the host's, as of host.addresses
-function targets.lines(data, addresses)
+-- @param rehearsals probes as of session.allot; may be left out
+function targets.lines(data, addresses, rehearsals)
     local out = { "the public internet, from the boxes and from the host:" }
     for _, place in ipairs(data.allowed.addresses) do
         out[#out + 1] = ("  %s: tcp %d"):format(place.address, place.port)
@@ -178,6 +179,11 @@ function targets.lines(data, addresses)
     out[#out + 1] = ("  their addresses: tcp %d, %d, %d, udp %d, %d, %d, icmp"):format(
         data.box.port, data.box.inbound_port, data.box.closed_port,
         data.box.port, data.box.inbound_port, data.box.closed_port)
+    for _, probe in ipairs(rehearsals or {}) do
+        local gateway = (probe.allotted or "?"):match("^[^/]+")
+        out[#out + 1] = ("for %s from its boxes, twenty times a second while its change settles:"):format(probe.id)
+        out[#out + 1] = ("  %s: udp %d, and the public internet as above"):format(gateway, DNS)
+    end
     return out
 end
 

@@ -66,10 +66,17 @@ cells_match() {
     [ "$(verdicts | wc -l)" = "$(in_lab sh -c 'ls /usr/local/share/boxdrill/probes | wc -l')" ]
 }
 
-# Nothing of a run is left in the lab: no instance (but the one that an operator named like ours), no folder, no recorded output, no process.
+# Nothing of a run is left in the lab: no instance (but the one that an operator named like ours), network, ACL or profile, no link, no firewall chain, no
+# folder, no recorded output, no process.
 nothing_left() {
     local left
     left=$(in_lab sh -c 'incus list --all-projects -f csv -c n | grep "^bd-" | grep -vx bd-0123abcd-a
+        for kind in network "network acl" profile; do
+            incus $kind list --all-projects -f csv | tr , "\n" | grep "^bd-"
+        done
+        ls -d /sys/class/net/bd-* /var/lib/incus/networks/bd-* 2>/dev/null
+        nft list ruleset | grep -E "bd-[0-9a-f]{8}"
+        grep -lsE "interface=[b]d-" /proc/[0-9]*/cmdline
         find /run -maxdepth 1 -name "boxdrill-*"
         find /var/lib/incus /var/log/incus -path "*exec-output/*" -type f 2>/dev/null
         grep -lsE "^(boxdrill.*|bd:.*|guest)$" /proc/[0-9]*/comm')
