@@ -46,8 +46,8 @@ processes_of_lab() {
     for pid in /proc/[0-9]*; do
         if grep -qs "boxdrill-lab[./]$NAME\(/\|\$\)" "$pid/cgroup" "$pid/mountinfo" &&
             ! grep -qs '^State:.Z' "$pid/status"; then
-            tr '\0' ' ' <"$pid/cmdline"
-            echo
+            # One on its way out has no command line any more, and says what it is by its name and state.
+            echo "$(tr '\0' ' ' <"$pid/cmdline") $(awk '/^(Name|State):/ { print $2 }' "$pid/status" | paste -sd' ')"
         fi
     done 2>/dev/null
 }
@@ -108,13 +108,14 @@ is_clean() {
 }
 
 left_nothing() {
-    local text=$1 try
-    # The kernel tears a namespace down behind its last process; give it a moment.
-    for try in 1 2 3 4 5; do
-        if is_clean; then break; fi
+    local text=$1 try clean=1
+    # The kernel tears a namespace down behind its last process, and a namespace's init cannot go before the
+    # machine's own has reaped what was killed in it: on a busy machine that takes seconds.
+    for ((try = 0; try < 50; try++)); do
+        if is_clean; then clean=0 && break; fi
         sleep 0.2
     done
-    if is_clean; then
+    if [ "$clean" = 0 ]; then
         ok "$text"
     else
         { diff "$WORK/before" "$WORK/after"; namespaces_gone || echo "a namespace"; loop_gone || losetup -l; } >"$WORK/err"
