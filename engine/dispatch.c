@@ -127,6 +127,12 @@ static const struct op table[] = {
     {"instance.device", GRANT_REHEARSE, 5, 23, op_instance_device,
      "PROJECT NAME DEVICE KEY VALUE ...", false, NULL, NULL},
 
+    {"live.allow", GRANT_REHEARSE, 2, 2, op_live_allow, "PROJECT NETWORK", false, NULL, NULL},
+    {"live.set", GRANT_REHEARSE, 7, 7, op_live_set,
+     "PROJECT NETWORK KEY ETAG DESCRIPTION BEFORE AFTER", false, "/1.0/networks/%n?%p", NULL},
+    {"live.unset", GRANT_REHEARSE | GRANT_REVERT, 5, 5, op_live_unset,
+     "PROJECT NETWORK KEY ETAG DESCRIPTION", false, "/1.0/networks/%n?%p", NULL},
+
     {"exec", GRANT_HOST_EXEC, 4, ANY, op_exec, "MS GRACE CAP ARG ...", false, NULL, NULL},
 
     {"made.list", GRANT_REVERT, 0, 0, op_made_list, "", false, NULL, NULL},

@@ -62,7 +62,7 @@ static bool parse(const char *text, size_t len, struct journal_line *out) {
     snprintf(sum, sizeof(sum), "%08x", checksum(text, (size_t)(last - text)));
     if (strcmp(copy + (last - text) + 1, sum) != 0)
         return false;
-    if (sscanf(copy, "%7s %15s %15s %63s %63s %39s %lld", out->verb, out->run, out->kind,
+    if (sscanf(copy, "%7s %15s %15s %63s %63s %111s %lld", out->verb, out->run, out->kind,
                out->project, out->name, out->extra, &when) != 7)
         return false;
     out->time = when;

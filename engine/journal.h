@@ -18,7 +18,7 @@ struct journal_line {
     char kind[16];
     char project[64];
     char name[64];
-    char extra[40]; /* of uuid: the instance's volatile.uuid; else "-" */
+    char extra[112]; /* of uuid: the instance's volatile.uuid; of a key: BEFORE>AFTER; else "-" */
     int64_t time;
 };
 

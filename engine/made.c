@@ -144,14 +144,17 @@ int made_show(void (*each)(void *, const char *), void *data) {
 /* -- this run ------------------------------------------------------------------------------------
  */
 
-int made_add(const char *kind, struct slice project, struct slice name, pid_t by) {
-    struct journal_line line = {.extra = "-", .time = time(NULL)};
+/* Notes one thing; extra as of struct journal_line. */
+static int add(const char *kind, struct slice project, struct slice name, const char *extra,
+               pid_t by) {
+    struct journal_line line = {.time = time(NULL)};
     pid_t holder = 0;
     int begun = options.root ? made_begin(&holder) : MADE_FREE; /* a grant of the command line's */
     if (begun != MADE_FREE)
         return begun == MADE_LOCKED ? -EBUSY : begun < 0 ? begun : -EEXIST;
     if (find((struct slice){kind, strlen(kind)}, project, name))
         return 0;
+    snprintf(line.extra, sizeof(line.extra), "%s", extra);
     snprintf(line.kind, sizeof(line.kind), "%s", kind);
     snprintf(line.run, sizeof(line.run), "%s", run_id);
     copy_text(line.project, sizeof(line.project), project);
@@ -161,6 +164,32 @@ int made_add(const char *kind, struct slice project, struct slice name, pid_t by
     if (r < 0)
         drop(m);
     return r;
+}
+
+int made_add(const char *kind, struct slice project, struct slice name, pid_t by) {
+    return add(kind, project, name, "-", by);
+}
+
+static struct made *find_key(struct slice project, const char *name) {
+    return find((struct slice){"key", 3}, project, (struct slice){name, strlen(name)});
+}
+
+int made_change(struct slice project, const char *name, struct slice before, struct slice after,
+                pid_t by) {
+    char extra[112];
+    if (find_key(project, name))
+        return -EEXIST;
+    snprintf(extra, sizeof(extra), "%.*s>%.*s", (int)before.len, before.data, (int)after.len,
+             after.data);
+    return add("key", project, (struct slice){name, strlen(name)}, extra, by);
+}
+
+bool made_before(struct slice project, const char *name, char *before, size_t size) {
+    const struct made *m = find_key(project, name);
+    if (!m)
+        return false;
+    snprintf(before, size, "%.*s", (int)strcspn(m->line.extra, ">"), m->line.extra);
+    return true;
 }
 
 int made_uuid(struct slice project, struct slice name, struct slice uuid) {

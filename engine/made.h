@@ -26,6 +26,12 @@ int made_show(void (*each)(void *, const char *), void *data);
 /* Notes, before it is asked for, that something will be made, by the worker of that pid. Twice is
  * once. Returns 0, or -errno: it could not be journaled and must not be made. */
 int made_add(const char *kind, struct slice project, struct slice name, pid_t by);
+/* The same for a key, named NETWORK/KEY, that goes from one value to another: words of at most 48
+ * letters, digits and .:/,-_ each. -EEXIST when the run has changed it already. */
+int made_change(struct slice project, const char *name, struct slice before, struct slice after,
+                pid_t by);
+/* What a key was before this run changed it; false when it did not. */
+bool made_before(struct slice project, const char *name, char *before, size_t size);
 /* The instance's volatile.uuid, once it is known. Returns 0, -ENOENT or -errno. */
 int made_uuid(struct slice project, struct slice name, struct slice uuid);
 /* It was seen to be gone, or not to be ours. Returns 0 or -ENOENT. */

@@ -141,14 +141,16 @@ void op_instance_stop(struct request *r) {
         change(r, "PUT", "/1.0/instances/%n/state?%p", stop_body, STATE_MS);
 }
 
-/* What a NIC of a box of ours may be: on a network that this run made, and on no other. */
+/* What a NIC of a box of ours may be: on a network that this run made, or the one named with
+ * --live, and on no other. */
 static const char *bad_nic(struct request *r, struct slice key, struct slice value) {
     static const char *const keys[] = {"name", "security.port_isolation", "security.mac_filtering",
                                        "security.ipv4_filtering", "security.ipv6_filtering"};
     if (slice_is(key, "type"))
         return slice_is(value, "nic") ? NULL : "the type is nic";
     if (slice_is(key, "network"))
-        return own_may_touch(r->worker, "network", arg(r, 0), value)
+        return own_may_touch(r->worker, "network", arg(r, 0), value) ||
+                       live_may_touch(arg(r, 0), value)
                    ? NULL
                    : "this run made no such network";
     for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)

@@ -58,6 +58,13 @@ void op_own_delete(struct request *r);
 bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
                    struct slice name);
 
+/* op_live.c: the network that was named with --live */
+void op_live_allow(struct request *r);
+void op_live_set(struct request *r);
+void op_live_unset(struct request *r);
+/* Whether it is that network. */
+bool live_may_touch(struct slice project, struct slice network);
+
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);

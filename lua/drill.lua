@@ -4,6 +4,7 @@ local cli = require "cli"
 local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
+local live = require "live"
 local options = require "options"
 local report = require "report"
 local session = require "session"
@@ -20,7 +21,8 @@ usage: boxdrill drill.lua [options]
 Audits this host: mints boxes of its own, measures from inside them, and deletes them.
 
   --phase A,B,C,D  the phases to run (default: all there are)
-  --live NETWORK   rehearse on that network: refused while instances are on it that are not this run's
+  --live NETWORK   only the rehearsals, and on that network itself: refused while instances are on it that are
+                   not this run's
   --dry-run        say what would be made and every address and port that would get a packet
   --hold SECONDS   wait after the boxes are up, before the first question (600 at most)
   --keep-boxes     leave the boxes standing
@@ -74,15 +76,13 @@ local function plan_cli(probes)
     }
 end
 
--- The probes that are no rehearsals: they share boxes, and some make instances of their own.
-local function others(probes)
-    local out = {}
+-- The probes that are no rehearsals (they share boxes, and some make instances of their own), and those that are.
+local function split(probes)
+    local others, rehearsals = {}, {}
     for _, probe in ipairs(probes) do
-        if not probe.rehearses then
-            out[#out + 1] = probe
-        end
+        table.insert(probe.rehearses and rehearsals or others, probe)
     end
-    return out
+    return others, rehearsals
 end
 
 -- What the drill will do to the host, as lines of text; nil, message when that cannot be told.
@@ -98,7 +98,7 @@ local function plan(data, probes, boxes, rehearsals)
         lines[#lines + 1] = ("  instance bd-%s-%s (%s, profile %s)"):format(
             engine.run_id, suffix, data.image.alias, data.profile.name)
     end
-    if session.needs(others(probes), "client") then
+    if session.needs(split(probes), "client") then
         lines[#lines + 1] = ("  instances bd-%s-x-..., short-lived, for single probes"):format(engine.run_id)
     end
     table.move(plan_cli(probes), 1, 10, #lines + 1, lines)
@@ -177,38 +177,44 @@ local function all_but(phases, letter)
     return out
 end
 
--- A rehearsal on a network that instances of others hang on would change what they stand on. Says whose do,
--- and refuses.
-local function refuse_live(data, network)
+-- Whether the rehearsals may change that network: the contract's, with nobody's instances on it. Says whose there
+-- are, and refuses, if not.
+local function may_live(data, network)
+    if network ~= data.network.name then
+        start.refuse(("--live %s: the network under drill is %s (a site's file names another: --site)"):format(
+            network, data.network.name))
+        return false
+    end
     local found, why = incus.network(data.project, network)
     local names
     if found then
-        names, why = incus.attached(network)
+        names, why = live.strangers(network)
     end
     if not names then
         start.refuse(("--live %s: %s"):format(network, why))
     elseif #names > 0 then
         start.stop(REFUSED, ("refused: these instances are on network %s and are not this run's; a change of it "
             .. "reaches every one of them:\n  %s"):format(network, table.concat(names, "\n  ")))
-    else
-        start.refuse(("--live %s: nothing hangs on it; only networks of the run's own are changed so far, which are "
-            .. "built like the contract's: leave --live out"):format(network))
     end
+    return names ~= nil and #names == 0
 end
 
 local function drill(found)
     local data = contract.load()
-    if found.live then
-        return refuse_live(data, found.live)
+    if found.live and not may_live(data, found.live) then
+        return
     end
     local all = session.probes()
-    local phases, message = selected_phases(found.phase, all)
+    local phases, message = selected_phases(found.live and "D" or found.phase, all)
     if not phases then
         return start.refuse(message)
     end
     local probes = session.in_phases(all, phases)
-    local boxes = #others(probes) > 0 and math.max(session.boxes_needed(probes), BOXES) or 0
-    local lines, why = plan(data, probes, boxes, session.allot(probes))
+    if found.live then
+        probes = select(2, split(probes))
+    end
+    local boxes = #split(probes) > 0 and math.max(session.boxes_needed(probes), BOXES) or 0
+    local lines, why = plan(data, probes, boxes, session.allot(probes, found.live))
     if not lines then
         return start.stop(UNSURE, why)
     end
@@ -223,7 +229,10 @@ local function drill(found)
     if not consent(lines) then
         return
     end
-    engine.call("grant", "box.mint", "box.exec", "box.cli")
+    engine.call("grant", "box.mint", "box.exec", "box.cli", "rehearse")
+    if found.live then
+        engine.call("live.allow", data.project, found.live)
+    end
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)

@@ -223,6 +223,16 @@ function incus.delete_own(kind, project, name)
     return metadata(engine.call(("own.%s.delete"):format(kind), project, name))
 end
 
+--- Changes a key of the network named with --live, and puts it back as it was. @param etag, description the ones
+-- just read (a PATCH blanks a description that is left out)
+function incus.set_live(project, network, key, etag, description, before, after)
+    return metadata(engine.call("live.set", project, network, key, etag, description, before, after))
+end
+
+function incus.unset_live(project, network, key, etag, description)
+    return metadata(engine.call("live.unset", project, network, key, etag, description))
+end
+
 --- Gives a box of this run a NIC of its own, in place of its profile's.
 -- @param project @param name the box @param device the NIC's name @param keys map of texts, whole
 -- @return the finished operation

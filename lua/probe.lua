@@ -132,14 +132,18 @@ end
 --- Runs a probe. A Lua error in it is the instrument's failure: ERROR, with file, line and the last
 -- primitive.
 -- @param definition as of probe.load
--- @param ... the names of its boxes; for a rehearsal, behind them, the address of its own network
+-- @param ... the names of its boxes; for a rehearsal, behind them, the address of its own
+--   network, or "live:NETWORK"
 -- @return the verdict, the evidence (a table for JSON)
 function probe.run(definition, ...)
     local t = check.new(definition.id)
     local boxes = {}
     for i = 1, select("#", ...) do
         local argument = select(i, ...)
-        if argument:find("/", 1, true) then
+        local network = argument:match("^live:(.+)$")
+        if network then
+            t.live = network
+        elseif argument:find("/", 1, true) then
             t.allotted = argument
         else
             boxes[i] = box.new(argument)

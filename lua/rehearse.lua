@@ -8,6 +8,7 @@ local contract = require "contract"
 local incus = require "incus"
 local inet = require "inet"
 local box = require "box"
+local live = require "live"
 local mint = require "mint"
 local own = require "own"
 local question = require "question"
@@ -47,13 +48,13 @@ local function rules(data, r, list)
     return out
 end
 
--- The contract's devices, with every NIC on its network on ours. Remembers the NIC's name and keys.
+-- The contract's devices, with every NIC on its network on the rehearsal's. Remembers the NIC's name and keys.
 local function devices(data, r)
     local out = {}
     for name, device in pairs(data.profile.devices) do
         out[name] = laid_over(device)
         if device.type == "nic" and device.network == data.network.name then
-            out[name].network = r.name
+            out[name].network = r.network
             r.device, r.nic = name, out[name]
         end
     end
@@ -80,7 +81,7 @@ local function things(r, spec)
 end
 
 local function mint_boxes(r)
-    local recipe, why = mint.recipe(r.name, r.subnet)
+    local recipe, why = mint.recipe(r.profile, r.subnet)
     if not recipe then
         return nil, why
     end
@@ -96,6 +97,10 @@ local function mint_boxes(r)
 end
 
 local function build(r, spec)
+    if r.live then
+        devices(r.data, r)
+        return mint_boxes(r)
+    end
     for _, thing in ipairs(things(r, spec)) do
         local done, why = own.create(thing[1], r.data.project, r.name, thing[2])
         if not done then
@@ -114,7 +119,7 @@ local function remove(r)
     local trouble = task.map(all, function(name)
         return select(2, mint.delete(project, name)) or false
     end)
-    for _, kind in ipairs { "profile", "network", "acl" } do
+    for _, kind in ipairs(r.live and {} or { "profile", "network", "acl" }) do
         trouble[#trouble + 1] = select(2, own.remove(kind, project, r.name)) or false
     end
     for _, why in ipairs(trouble) do
@@ -126,6 +131,40 @@ end
 
 -- -- the change ---------------------------------------------------------------------------------------
 
+-- Puts the keys of the live network back; those that were not changed are as they were.
+local function undo_live(r, changed)
+    for i = #changed, 1, -1 do
+        local one = changed[i]
+        local back, why, code = live.unset(r.data.project, r.network, one.key, one.before, one.after)
+        if not back then
+            return nil, why, code
+        end
+    end
+    return true
+end
+
+-- Sets keys of the live network, as the last thing before which nobody else's instance hangs on it. The same
+-- returns as of `make`.
+local function make_live(r, keys)
+    local strangers, why, code = live.strangers(r.network)
+    if not strangers or #strangers > 0 then
+        return nil, why or "these instances have come onto it: " .. table.concat(strangers, ", "), code
+    end
+    local changed = {}
+    for _, key in ipairs(contract.sorted_keys(keys)) do
+        local done
+        done, why, code = live.set(r.data.project, r.network, key, keys[key])
+        if not done then
+            undo_live(r, changed)
+            return nil, why, code
+        end
+        changed[#changed + 1] = { key = key, before = r.before[key], after = keys[key] }
+    end
+    return function()
+        return undo_live(r, changed)
+    end
+end
+
 -- Makes the change. Returns a function that undoes it; or nil, message, code.
 local function make(r, change)
     local project = r.data.project
@@ -134,6 +173,9 @@ local function make(r, change)
         return done and function()
             return incus.device(project, r.a.name, r.device, r.nic)
         end, why, code
+    end
+    if r.live then
+        return make_live(r, change.network)
     end
     local kind = change.network and "network" or "acl"
     local before, why, code = own.edit(kind, project, r.name, function(body)
@@ -413,28 +455,57 @@ local function try(r, spec)
     end
 end
 
-local function run(t, spec)
-    if not t.allotted then
-        return t:suspect("no free subnet for a network of its own: the change was not made")
+-- Why a change is not rehearsed on a live network, or nil. Notes what its keys are before.
+local function unfit(r, change)
+    if change.egress or change.ingress then
+        return "an ACL may be attached elsewhere too: it is rehearsed on one of our own only (leave --live out)"
+    elseif change.device then
+        return nil
     end
-    local subnet, gateway = inet.network(t.allotted)
-    local part = own.part(t.id)
+    local network = incus.network(r.data.project, r.network)
+    local differs = false
+    r.before = {}
+    for key, after in pairs(change.network) do
+        r.before[key] = network and network.config[key] or ""
+        differs = differs or r.before[key] ~= after
+    end
+    return not differs and ("in force on %s already"):format(r.network) or nil
+end
+
+local function begin(t, spec)
+    local data, part = contract.load(), own.part(t.id)
     local r = {
         t = t,
-        data = contract.load(),
+        data = data,
         part = part,
         name = own.name(part),
-        address = t.allotted,
-        subnet = subnet,
-        gateway = gateway,
+        live = t.live ~= nil,
         count = spec.boxes or 2,
         keeps = spec.keeps or {},
         breaks = spec.breaks or {},
     }
+    if r.live then
+        r.network, r.profile, r.subnet, r.gateway = t.live, data.profile.name, data.subnet, data.gateway
+    else
+        r.network, r.profile, r.address = r.name, r.name, t.allotted
+        r.subnet, r.gateway = inet.network(t.allotted)
+    end
+    return r
+end
+
+local function run(t, spec)
+    if not t.allotted and not t.live then
+        return t:suspect("no free subnet for a network of its own: the change was not made")
+    end
+    local r = begin(t, spec)
+    local unasked = r.live and unfit(r, spec.change)
+    if unasked then
+        return t:skip(unasked)
+    end
     local ok, trouble = pcall(function()
         local built, why = build(r, spec)
         if not built then
-            return t:error("the rehearsal's own network could not be built: " .. why)
+            return t:error("what it is rehearsed on could not be built: " .. why)
         end
         try(r, spec)
     end)

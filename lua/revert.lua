@@ -1,6 +1,7 @@
 --- Removes what a run made and left, newest first: the last thing a run does, whatever ended it. Each step
 -- is on a fresh read and verified by one; the broker runs this in a worker of its own.
 local incus = require "incus"
+local live = require "live"
 local own = require "own"
 local task = require "task"
 
@@ -115,8 +116,31 @@ local function remove_own(entry)
     return true
 end
 
+-- Puts back a key of a network that is not ours. One that holds neither value was changed by somebody since: it
+-- is named, and left. The same returns.
+local function put_back(entry)
+    local network, key = entry.name:match("^([^/]+)/(.+)$")
+    local before, after = entry.uuid:match("^([^>]*)>(.*)$")
+    local back, why, code = live.unset(entry.project, network, key, before, after)
+    if back == nil and not incus.missing(code) then
+        return nil, why
+    elseif not back then
+        engine.call("warn", ("boxdrill: left as it is: %s\n"):format(why))
+    end
+    engine.call("made.foreign", entry.kind, entry.project, entry.name)
+    return true
+end
+
+local WAYS = {
+    instance = remove_instance,
+    network = remove_own,
+    acl = remove_own,
+    profile = remove_own,
+    key = put_back,
+}
+
 local function remove(entry)
-    local remove_one = entry.kind == "instance" and remove_instance or own.KINDS[entry.kind] and remove_own
+    local remove_one = WAYS[entry.kind]
     if not remove_one then
         return nil, ("%s %s: there is no way to remove such a thing"):format(entry.kind, entry.name)
     end

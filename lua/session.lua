@@ -117,13 +117,17 @@ end
 
 --- Gives each rehearsal a free subnet of its own (`allotted`), or the reason why it has none (`broken`).
 -- @param probes as of session.probes
+-- @param live a network of the host's to rehearse on instead (`live`); may be left out
 -- @return those that rehearse, in their order
-function session.allot(probes)
+function session.allot(probes, live)
     local out, names = {}, {}
     for _, probe in ipairs(probes) do
         if probe.rehearses then
-            out[#out + 1] = probe
+            out[#out + 1], probe.live = probe, live
         end
+    end
+    if live then
+        return out
     end
     local free, why = subnets.free(contract.load(), #out)
     for i, probe in ipairs(out) do
@@ -143,8 +147,12 @@ function session.rehearsal_lines(probes)
     local lines = {}
     for _, probe in ipairs(probes) do
         local name = own.name(own.part(probe.id))
-        lines[#lines + 1] = ("  network %s (%s), ACL and profile of that name, instances %s-a, -b, for %s"):format(
-            name, probe.allotted or "no free subnet: not run", name, probe.id)
+        local where = ("network %s (%s), ACL and profile of that name,"):format(
+            name, probe.allotted or "no free subnet: not run")
+        if probe.live then
+            where = ("on network %s, which is changed and put back,"):format(probe.live)
+        end
+        lines[#lines + 1] = ("  %s instances %s-a, -b, for %s"):format(where, name, probe.id)
     end
     return lines
 end
@@ -244,7 +252,7 @@ local function run_one(probe, boxes)
     for i = 1, probe.boxes do
         names[i] = boxes[i].name
     end
-    names[#names + 1] = probe.allotted
+    names[#names + 1] = probe.live and "live:" .. probe.live or probe.allotted
     local verdict, evidence, ms = engine.call("probe.run", probe.file, table.unpack(names))
     if not verdict then
         return not_run(probe, evidence)
@@ -286,6 +294,16 @@ function session.run_early(probes)
     return session.run(select_early(probes, true), {}), select_early(probes, false)
 end
 
+-- Calls f for each of a phase's probes: side by side, or, where they change one live network, one by one.
+local function each_of(probes, f)
+    if not probes[1].live then
+        return task.map(probes, f)
+    end
+    for _, probe in ipairs(probes) do
+        f(probe)
+    end
+end
+
 --- Runs probes: phase by phase, those of one phase side by side, and reports each as it ends.
 -- @param probes as of session.probes
 -- @param boxes as of mint.boxes
@@ -295,7 +313,7 @@ function session.run(probes, boxes, results)
     results = results or {}
     local phases, groups = by_phase(probes)
     for _, phase in ipairs(phases) do
-        task.map(groups[phase], function(probe)
+        each_of(groups[phase], function(probe)
             local ok, result = pcall(run_one, probe, boxes)
             if not ok then
                 result = not_run(probe, tostring(result))

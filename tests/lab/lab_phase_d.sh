@@ -151,6 +151,7 @@ plan() {
     check "a subnet that is routed already is not taken" drill 0 --dry-run --phase D
     check "the next one is" says 'network bd-[0-9a-f]{8}-dns \(10\.210\.0\.1/24\)'
     in_lab ip route del unreachable 10.208.0.0/15
+    check "--live, another network than the contract's: exit 2" drill 2 --live other
     check "--live, with an operator's box on it: exit 4" drill 4 --live boxnet
     check "--live: it says whose" says 'work \(project default, Running\)'
     check "nothing was made" nothing_left
