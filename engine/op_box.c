@@ -210,72 +210,20 @@ static void forget_pushed(const struct request *r) {
     free(gone);
 }
 
-/* Answers with what the DELETE came to; that the instance is gone is seen, not believed. */
-struct deletion {
-    struct request *r;
-    long status;
-    struct buffer body;
-};
-
-static void deletion_end(struct deletion *d, const struct incus_reply *reply) {
-    struct request *r = d->r;
-    broker_changing(-1);
-    if (reply->code == CURLE_OK && reply->status == 404) {
-        made_gone((struct slice){"instance", 8}, arg(r, 0), arg(r, 1));
-        forget_pushed(r);
-    }
-    if (!incus_failed(r, reply)) {
-        reply_begin(r);
-        reply_add_number(r, d->status);
-        reply_add_text(r, "");
-        reply_add(r, d->body.data ? d->body.data : "", d->body.len);
-        reply_send(r);
-    }
-    buffer_free(&d->body);
-    free(d);
-}
-
-static void on_looked(void *data, const struct incus_reply *reply) {
-    deletion_end(data, reply);
-}
-
-static void on_delete(void *data, const struct incus_reply *reply) {
-    struct deletion *d = data;
-    if (reply->code != CURLE_OK) {
-        deletion_end(d, reply);
-        return;
-    }
-    d->status = reply->status;
-    buffer_add(&d->body, reply->body.data, reply->body.len);
-    char *path = incus_path(d->r, "/1.0/instances/%n?%p");
-    incus_send(&(struct incus_request){.method = "GET", .path = path, .timeout_ms = FILE_MS},
-               on_looked, d);
-    free(path);
-}
-
 static void on_stopped(void *data, const struct incus_reply *reply) {
-    struct deletion *d = data;
-    if (reply->code != CURLE_OK) {
-        deletion_end(d, reply);
+    struct request *r = data;
+    if (reply->code == CURLE_OK) { /* "already stopped" is an error of Incus's, and no matter */
+        incus_remove(r, "instance", "/1.0/instances/%n?%p", forget_pushed);
         return;
     }
-    /* "Already stopped" is an error of Incus's, and no matter here. */
-    char *path = incus_path(d->r, "/1.0/instances/%n?%p");
-    incus_send(
-        &(struct incus_request){
-            .method = "DELETE", .path = path, .timeout_ms = STATE_MS, .wait = true},
-        on_delete, d);
-    free(path);
+    broker_changing(-1);
+    incus_reply(r, reply);
 }
 
 /* instance.delete PROJECT NAME: stops it with force, then deletes it. */
 void op_instance_delete(struct request *r) {
     if (!ours(r))
         return;
-    struct deletion *d = calloc(1, sizeof(*d));
-    if (!d)
-        abort();
-    d->r = r;
     char *path = incus_path(r, "/1.0/instances/%n/state?%p");
     broker_changing(1);
     incus_send(&(struct incus_request){.method = "PUT",
@@ -284,7 +232,7 @@ void op_instance_delete(struct request *r) {
                                        .body_len = sizeof(stop_body) - 1,
                                        .timeout_ms = STATE_MS,
                                        .wait = true},
-               on_stopped, d);
+               on_stopped, r);
     free(path);
 }
 

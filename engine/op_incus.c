@@ -2,6 +2,7 @@
 #include "op_incus.h"
 
 #include "json.h"
+#include "made.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_MS = 10000, WRITE_MS = 60000, QUAD = 4 };
+enum { READ_MS = 10000, WRITE_MS = 60000, DELETE_MS = 120000, QUAD = 4 };
 
 static void add_name(struct buffer *b, struct slice name) {
     buffer_add(b, name.data, name.len);
@@ -280,4 +281,62 @@ void incus_write(struct request *r) {
     free(etag);
     free(path);
     buffer_free(&body);
+}
+
+/* -- deletions --------------------------------------------------------------------------------- */
+
+struct deletion {
+    struct request *r;
+    const char *kind, *path;
+    void (*gone)(const struct request *);
+    long status; /* what the DELETE came to */
+    struct buffer body;
+};
+
+static void on_looked(void *data, const struct incus_reply *reply) {
+    struct deletion *d = data;
+    struct request *r = d->r;
+    broker_changing(-1);
+    if (reply->code == CURLE_OK && reply->status == 404) {
+        made_gone((struct slice){d->kind, strlen(d->kind)}, arg(r, 0), arg(r, 1));
+        if (d->gone)
+            d->gone(r);
+    }
+    if (!incus_failed(r, reply)) {
+        reply_begin(r);
+        reply_add_number(r, d->status);
+        reply_add_text(r, "");
+        reply_add(r, d->body.data ? d->body.data : "", d->body.len);
+        reply_send(r);
+    }
+    buffer_free(&d->body);
+    free(d);
+}
+
+static void on_deleted(void *data, const struct incus_reply *reply) {
+    struct deletion *d = data;
+    if (reply->code != CURLE_OK) {
+        on_looked(d, reply);
+        return;
+    }
+    d->status = reply->status;
+    buffer_add(&d->body, reply->body.data, reply->body.len);
+    char *path = incus_path(d->r, d->path);
+    incus_send(&(struct incus_request){.method = "GET", .path = path, .timeout_ms = READ_MS},
+               on_looked, d);
+    free(path);
+}
+
+void incus_remove(struct request *r, const char *kind, const char *path,
+                  void (*gone)(const struct request *)) {
+    struct deletion *d = calloc(1, sizeof(*d));
+    if (!d)
+        abort();
+    *d = (struct deletion){.r = r, .kind = kind, .path = path, .gone = gone};
+    char *full = incus_path(r, path);
+    incus_send(
+        &(struct incus_request){
+            .method = "DELETE", .path = full, .timeout_ms = DELETE_MS, .wait = true},
+        on_deleted, d);
+    free(full);
 }

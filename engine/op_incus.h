@@ -22,6 +22,12 @@ bool incus_etag_ok(struct request *r, unsigned i);
 bool incus_body(struct request *r, struct buffer *b, unsigned first, const char *always,
                 const struct slice *tag);
 
+/* DELETEs path and replies with what that came to. That the thing is gone is seen by a read, not
+ * believed: then the journal is told (kind), and gone is called, unless NULL. Ends one
+ * broker_changing. */
+void incus_remove(struct request *r, const char *kind, const char *path,
+                  void (*gone)(const struct request *));
+
 /* Starts: reads, and writes of networks, ACLs and profiles. */
 void incus_read(struct request *r);
 void incus_write(struct request *r);

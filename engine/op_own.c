@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { READ_MS = 10000, WRITE_MS = 60000, LINK_NAME = 15 };
+enum { WRITE_MS = 60000, LINK_NAME = 15 };
 
 /* The KIND of "own.KIND.VERB". */
 static const char *kind_of(const struct request *r) {
@@ -111,59 +111,10 @@ void op_own_put(struct request *r) {
     buffer_free(&body);
 }
 
-/* Answers with what the DELETE came to; that the thing is gone is seen, not believed. */
-struct deletion {
-    struct request *r;
-    long status;
-    struct buffer body;
-};
-
-static void on_looked(void *data, const struct incus_reply *reply) {
-    struct deletion *d = data;
-    struct request *r = d->r;
-    broker_changing(-1);
-    if (reply->code == CURLE_OK && reply->status == 404) {
-        const char *kind = kind_of(r);
-        made_gone((struct slice){kind, strlen(kind)}, arg(r, 0), arg(r, 1));
-    }
-    if (!incus_failed(r, reply)) {
-        reply_begin(r);
-        reply_add_number(r, d->status);
-        reply_add_text(r, "");
-        reply_add(r, d->body.data ? d->body.data : "", d->body.len);
-        reply_send(r);
-    }
-    buffer_free(&d->body);
-    free(d);
-}
-
-static void on_deleted(void *data, const struct incus_reply *reply) {
-    struct deletion *d = data;
-    if (reply->code != CURLE_OK) {
-        on_looked(d, reply);
-        return;
-    }
-    d->status = reply->status;
-    buffer_add(&d->body, reply->body.data, reply->body.len);
-    char *path = incus_path(d->r, d->r->op->path);
-    incus_send(&(struct incus_request){.method = "GET", .path = path, .timeout_ms = READ_MS},
-               on_looked, d);
-    free(path);
-}
-
 /* own.KIND.delete PROJECT NAME */
 void op_own_delete(struct request *r) {
     if (!ours(r))
         return;
-    struct deletion *d = calloc(1, sizeof(*d));
-    if (!d)
-        abort();
-    d->r = r;
-    char *path = incus_path(r, r->op->path);
     broker_changing(1);
-    incus_send(
-        &(struct incus_request){
-            .method = "DELETE", .path = path, .timeout_ms = WRITE_MS, .wait = true},
-        on_deleted, d);
-    free(path);
+    incus_remove(r, kind_of(r), r->op->path, NULL);
 }

@@ -44,6 +44,18 @@ function cli.open(t)
     return found
 end
 
+--- Runs f with an instance of its own, not started, and deletes it afterwards; without a CLI SKIP is recorded.
+-- @param t @param suffix, options as of mint.with @param f called with the instance's name
+function cli.with(t, suffix, options, f)
+    if not cli.open(t) then
+        return
+    end
+    local done, why = mint.with(suffix, options, f)
+    if not done then
+        t:error(why)
+    end
+end
+
 --- A text as a Lua pattern that finds it and nothing else.
 function cli.literal(text)
     return (text:gsub("%p", "%%%0"))

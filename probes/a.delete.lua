@@ -1,4 +1,4 @@
--- `delete -f MISSING PRESENT`: stops at the missing name. So names are deleted one at a time (trap 5).
+-- `delete -f MISSING PRESENT`: stops at the missing name. So names are deleted one at a time (RUNS.md, trap 5).
 local client = require "client"
 local mint = require "mint"
 

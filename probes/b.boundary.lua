@@ -78,14 +78,8 @@ return {
     title = "every command refuses an instance that is no box",
     needs = { "box.cli", "box.mint", "client" },
     run = function(t)
-        if not cli.open(t) then
-            return
-        end
-        local done, why = mint.with("x-foreign", { untagged = true }, function(name)
+        cli.with(t, "x-foreign", { untagged = true }, function(name)
             ask(t, name)
         end)
-        if not done then
-            t:error(why)
-        end
     end,
 }

@@ -20,14 +20,8 @@ return {
     title = "a clone with resource flags is refused",
     needs = { "box.cli", "box.mint", "client" },
     run = function(t)
-        if not cli.open(t) then
-            return
-        end
-        local done, why = mint.with("x-narrow", nil, function(source)
+        cli.with(t, "x-narrow", nil, function(source)
             ask(t, source)
         end)
-        if not done then
-            t:error(why)
-        end
     end,
 }

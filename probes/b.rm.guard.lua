@@ -1,7 +1,6 @@
 -- rm without a terminal and without force: refused, exit 2, the box still there.
 local cli = require "cli"
 local client = require "client"
-local mint = require "mint"
 
 local USAGE = 2
 
@@ -10,10 +9,7 @@ return {
     title = "rm without force is refused, and the box is still there",
     needs = { "box.cli", "box.mint" },
     run = function(t)
-        if not cli.open(t) then
-            return
-        end
-        local done, why = mint.with("x-guarded", nil, function(name)
+        cli.with(t, "x-guarded", nil, function(name)
             local result = cli.run(t, { "rm", name })
             if not result then
                 return
@@ -28,8 +24,5 @@ return {
                 })
             end
         end)
-        if not done then
-            t:error(why)
-        end
     end,
 }

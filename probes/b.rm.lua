@@ -2,7 +2,6 @@
 local cli = require "cli"
 local client = require "client"
 local incus = require "incus"
-local mint = require "mint"
 
 local LABEL = "bd-rm"
 
@@ -25,14 +24,8 @@ return {
     title = "rm --force removes a running box",
     needs = { "box.cli", "box.mint", "client" },
     run = function(t)
-        if not cli.open(t) then
-            return
-        end
-        local done, why = mint.with("x-removed", nil, function(name)
+        cli.with(t, "x-removed", nil, function(name)
             ask(t, name)
         end)
-        if not done then
-            t:error(why)
-        end
     end,
 }

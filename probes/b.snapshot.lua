@@ -1,6 +1,5 @@
 -- A snapshot with a label is taken under that label.
 local cli = require "cli"
-local mint = require "mint"
 
 local LABEL = "bd-label"
 
@@ -26,14 +25,8 @@ return {
     title = "a snapshot with a label is taken, and listed",
     needs = { "box.cli", "box.mint" },
     run = function(t)
-        if not cli.open(t) then
-            return
-        end
-        local done, why = mint.with("x-snapped", nil, function(name)
+        cli.with(t, "x-snapped", nil, function(name)
             ask(t, name)
         end)
-        if not done then
-            t:error(why)
-        end
     end,
 }
