@@ -49,11 +49,12 @@ enum exit_status {
 
 /* The command line, and what follows from where the program is installed. Set once by main. */
 struct options {
-    char *site;  /* --site, or the default where it exists, or NULL */
-    char *box;   /* --box: the CLI under drill; NULL: the one on PATH */
-    char *share; /* directory of lua/, probes/ and host/ */
-    char *guest; /* the program pushed into boxes */
-    char **args; /* what the script gets */
+    char *site;      /* --site, or the default where it exists, or NULL */
+    char *box;       /* --box: the CLI under drill; NULL: the one on PATH */
+    const char *log; /* --log, or NULL */
+    char *share;     /* directory of lua/, probes/ and host/ */
+    char *guest;     /* the program pushed into boxes */
+    char **args;     /* what the script gets */
     int nargs;
     uint32_t given; /* --grant */
     bool json, yes, root, color;

@@ -20,6 +20,7 @@ static const struct op table[] = {
     {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", true, NULL, NULL},
     {"warn", GRANT_SCRIPT, 1, 1, op_warn, "TEXT", true, NULL, NULL},
     {"refuse", GRANT_SCRIPT, 1, 1, op_refuse, "MESSAGE", true, NULL, NULL},
+    {"log.append", GRANT_SCRIPT, 1, 1, op_log_append, "TEXT", true, NULL, NULL},
     {"exit", GRANT_SCRIPT, 1, 1, op_exit, "CODE", false, NULL, NULL},
     {"grant", GRANT_SCRIPT, 1, 16, op_grant, "NAME ...", false, NULL, NULL},
     {"confirm", GRANT_SCRIPT, 1, 1, op_confirm, "TEXT", true, NULL, NULL},

@@ -40,6 +40,7 @@ static const char help[] =
     "                    box.cli, client, host.connect, host.exec, setup, rehearse\n"
     "  --site FILE       the site's contract, instead of " DEFAULT_SITE "\n"
     "  --box PATH        the box CLI to drill, instead of `box` on PATH\n"
+    "  --log FILE        append what a drill found to a run log\n"
     "  --sandbox-selftest  prove the sandbox on this kernel\n"
     "  --help, --version\n"
     "\n"
@@ -97,6 +98,10 @@ static bool take_option(char **argv, int *i) {
         options.box = strdup(value_of(argv, i));
     else if (strncmp(a, "--box=", 6) == 0)
         options.box = strdup(a + 6);
+    else if (strcmp(a, "--log") == 0)
+        options.log = value_of(argv, i);
+    else if (strncmp(a, "--log=", 6) == 0)
+        options.log = a + 6;
     else if (strcmp(a, "--grant") == 0)
         give(value_of(argv, i));
     else if (strncmp(a, "--grant=", 8) == 0)
@@ -167,6 +172,15 @@ static void check_box(void) {
         options.box = path;
     else
         free(path);
+}
+
+static void check_log(void) {
+    if (!options.log)
+        return;
+    int error = *options.log ? log_open(options.log) : -EINVAL;
+    if (error < 0)
+        usage("--log: %s: %s", options.log,
+              error == -ELOOP ? "a symbolic link is not followed" : strerror(-error));
 }
 
 /* The installed scripts; the other files beside them are their library, and no scripts. */
@@ -247,6 +261,7 @@ int main(int argc, char **argv) {
     check_site();
     check_box();
     choose_run_id();
+    check_log();
     bool installed = false;
     size_t len = 0;
     char *path = script_path(script, &installed);

@@ -34,15 +34,33 @@ static void add_file(struct request *r, const char *name, const char *path) {
     free(text);
 }
 
+/* MiB that were free for new work (MemAvailable) when the run first asked: all its workers share
+ * one figure, whatever the boxes have taken since. Empty where it cannot be read. */
+static const char *free_memory(void) {
+    static char text[24];
+    if (text[0])
+        return text;
+    size_t len = 0;
+    char *all = read_file("/proc/meminfo", 16384, &len);
+    const char *line = all ? strstr(all, "MemAvailable:") : NULL;
+    if (line)
+        snprintf(text, sizeof(text), "%lld",
+                 strtoll(line + strlen("MemAvailable:"), NULL, 10) / 1024);
+    free(all);
+    return text;
+}
+
 /* host.facts: a fact that cannot be read is empty. */
 void op_host_facts(struct request *r) {
     struct utsname u;
     if (uname(&u) < 0)
         memset(&u, 0, sizeof(u));
     reply_begin(r);
+    add_fact(r, "boxdrill", BOXDRILL_VERSION);
     add_fact(r, "hostname", u.nodename);
     add_fact(r, "kernel", u.release);
     add_fact(r, "kvm", access("/dev/kvm", F_OK) == 0 ? "1" : "0");
+    add_fact(r, "free_memory", free_memory());
     add_file(r, "icmp_echo_ignore_all", "/proc/sys/net/ipv4/icmp_echo_ignore_all");
     reply_send(r);
 }

@@ -107,7 +107,7 @@ static bool starts(struct slice s, const char *prefix, size_t n) {
 
 /* The keys that boxdrill writes, by section: whole, or up to a `*`. Nothing that leads out of a box
  * (privileges, nesting, a path or a NIC of the host, a program) is among them. */
-static const char *const instance_keys[] = {"user.*", NULL};
+static const char *const instance_keys[] = {"user.*", "limits.memory", NULL};
 static const char *const network_keys[] = {"ipv4.*", "ipv6.*",      "dns.*", "security.acls*",
                                            "user.*", "raw.dnsmasq", NULL};
 /* A rehearsal's own network: nothing that reaches beyond its bridge (host routes, gateways,

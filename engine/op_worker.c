@@ -90,6 +90,7 @@ void op_options(struct request *r) {
     add_option(r, "color", options.color);
     add_option(r, "yes", options.yes);
     add_option(r, "root", options.root);
+    add_option(r, "log", options.log != NULL);
     add_option(r, "landlock", sandbox_landlock_abi() > 0);
     reply_send(r);
 }

@@ -65,6 +65,11 @@ void op_live_unset(struct request *r);
 /* Whether it is that network. */
 bool live_may_touch(struct slice project, struct slice network);
 
+/* op_log.c: opens the folder of --log FILE and looks whether the file can be written. Returns 0 or
+ * -errno: -ELOOP for a symbolic link, -EINVAL for what is no file. */
+int log_open(const char *path);
+void op_log_append(struct request *r);
+
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);

@@ -115,6 +115,10 @@ return {
     -- that nothing holds.
     box = { port = 8088, inbound_port = 8087, closed_port = 8089 },
 
+    -- MiB that a box is reckoned to want, and with how little it may be minted on a small host; and how many
+    -- boxes a whole drill has at a time. Where `wanted` times `at_once` is not free, each gets its share.
+    memory = { wanted = 1024, least = 256, at_once = 10 },
+
     -- Programs known to be listening, on the host or behind a forbidden address, so that silence
     -- proves something: { address = A, port = P, protocols = { "tcp", "udp" } }. Each is verified
     -- from the host just before it is relied on. On UDP it must answer what it gets. The site's

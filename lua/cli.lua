@@ -12,7 +12,7 @@ local cli = {}
 local CAP = 262144
 local SNAPSHOT_TRIES, SNAPSHOT_MS = 10, 300
 -- What the shared boxes are minted with: less than a flag, more than a template; never what the template says.
-local ENV_CPU, FLAG_CPU, ENV_MEMORY = "BOX_CPU=3", "1", "BOX_MEMORY=768MiB"
+local ENV_CPU, FLAG_CPU, ENV_MEMORY = "BOX_CPU=3", "1", 768 -- MiB
 
 --- The CLI of this run.
 -- @return { path, tree (nil when it is not known) }; or nil, the reason that there is none
@@ -179,24 +179,33 @@ local function once(t, words)
     return answer(t, words, engine.call("box.once", data.project, data.cli.mint, CAP, table.unpack(words)))
 end
 
+-- What the shared boxes are asked for, as a value of limits.memory: less than ENV_MEMORY on a small host.
+local function asked_memory()
+    return ("%dMiB"):format(math.min(mint.room().each or ENV_MEMORY, ENV_MEMORY))
+end
+
+local function env_memory()
+    return "BOX_MEMORY=" .. asked_memory()
+end
+
 --- The first shared box: minted with a flag against the environment, and the environment against the
 -- template. Running; probes may look at it, snapshot it (cli.take_snapshot), clone it, and change nothing else.
 -- @return its name, the result of the mint; nil when the CLI gave no answer
 function cli.mint_one(t)
     local name = mint.name("x-one")
-    return name, once(t, { ENV_CPU, ENV_MEMORY, "new", "--name", name, "--template",
+    return name, once(t, { ENV_CPU, env_memory(), "new", "--name", name, "--template",
         contract.load().cli.template, "--cpu", FLAG_CPU })
 end
 
 --- The second: minted with nothing said of its processors. b.restore's own, apart from its configuration.
 function cli.mint_two(t)
     local name = mint.name("x-two")
-    return name, once(t, { ENV_MEMORY, "new", "--name", name, "--template", contract.load().cli.template })
+    return name, once(t, { env_memory(), "new", "--name", name, "--template", contract.load().cli.template })
 end
 
 --- What the shared boxes were asked for, for b.new. @return map
 function cli.asked()
-    return { flag_cpu = FLAG_CPU, env_memory = ENV_MEMORY:match("=(.*)") }
+    return { flag_cpu = FLAG_CPU, env_memory = asked_memory() }
 end
 
 local function usable(t, name, result)

@@ -116,6 +116,7 @@ local SCHEMA = record {
     host = record { tcp = list(PORT), udp = list(PORT) },
     rehearsal = record { ranges = list(RANGE) },
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
+    memory = record { wanted = number(1, 1 << 30), least = number(1, 1 << 30), at_once = number(1, 64) },
     cli = record {
         template = NAME,
         template_file = text("^[%w][%w._-]*$", "a file's name"),
@@ -407,6 +408,8 @@ local function check_together(data, file)
         refuse(file, "tags", "at least one tag expected")
     elseif box.port == box.inbound_port or box.port == box.closed_port or box.inbound_port == box.closed_port then
         refuse(file, "box", "three different ports expected")
+    elseif data.memory.least > data.memory.wanted then
+        refuse(file, "memory.least", "no more than memory.wanted expected")
     elseif budgets.listen < budgets.attempt + 2 * budgets.control then
         refuse(file, "budgets.listen", "at least attempt and twice control expected")
     end

@@ -5,6 +5,7 @@ local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
 local live = require "live"
+local mint = require "mint"
 local options = require "options"
 local report = require "report"
 local session = require "session"
@@ -102,6 +103,11 @@ local function plan(data, probes, boxes, rehearsals)
         lines[#lines + 1] = ("  instances bd-%s-x-..., short-lived, for single probes"):format(engine.run_id)
     end
     table.move(plan_cli(probes), 1, 10, #lines + 1, lines)
+    local room = mint.room()
+    if room.each then
+        lines[#lines + 1] = ("  SMALL HOST: %d MiB are free, so each box gets %d MiB of memory, not %d"):format(
+            room.free, room.each, room.wanted)
+    end
     local own = session.rehearsal_lines(rehearsals)
     table.move(own, 1, #own, #lines + 1, lines)
     lines[#lines + 1] = "Nothing else on the host is changed. These get packets:"
@@ -221,6 +227,11 @@ local function drill(found)
     if found["dry-run"] then
         return say_plan(lines)
     end
+    local room = mint.room()
+    if room.each and room.each < room.least then
+        return start.stop(REFUSED, ("refused: %d MiB are free, and that is %d for each box: less than %d, the least "
+            .. "a box is minted with (memory, in the contract)"):format(room.free, room.each, room.least))
+    end
     local server
     server, why = incus.server()
     if not server then
@@ -240,14 +251,13 @@ local function drill(found)
         phases = all_but(phases, "B")
     end
     local status = report.status(results, phases)
-    report.summary(results, {
+    session.finish(results, server, {
         status = status,
         phases = phases,
         ms = (engine.clock() - started) * 1000,
         cli = drilled,
         without_cli = without,
     })
-    engine.call("exit", status)
 end
 
 -- Whether a --hold is a time that can be waited.

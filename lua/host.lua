@@ -119,7 +119,9 @@ function host.routes()
     return out
 end
 
---- Facts of the host. @return map: hostname, kernel, kvm, icmp_echo_ignore_all (texts)
+--- Facts of the host.
+-- @return map of texts: boxdrill (its version), hostname, kernel, kvm, icmp_echo_ignore_all, free_memory (MiB that
+--   were available when this run first asked; "" where that cannot be read)
 function host.facts()
     local values = table.pack(engine.call("host.facts"))
     local out = {}

@@ -13,6 +13,17 @@ function mint.name(suffix)
     return ("bd-%s-%s"):format(engine.run_id, suffix)
 end
 
+--- How much memory a box of this run gets.
+-- @return { each, free, wanted, least } in MiB; `each` is nil where every box can have what it wants, or where the
+--   host's free memory cannot be read: then nothing is limited
+function mint.room()
+    local memory = contract.load().memory
+    local free = math.tointeger(tonumber(host.facts().free_memory))
+    local share = free and free // memory.at_once
+    return { each = share and share < memory.wanted and share or nil, free = free, wanted = memory.wanted,
+        least = memory.least }
+end
+
 -- Whether a profile as Incus has it brings a root disk.
 local function has_root(profile)
     for _, device in pairs(profile.devices or {}) do
@@ -71,9 +82,12 @@ function mint.create(name, recipe, options)
     for key, value in pairs(recipe) do
         what[key] = value
     end
+    what.config = {}
     if not (options and options.untagged) then
-        what.config = { [data.tags[1].key] = data.tags[1].value }
+        what.config[data.tags[1].key] = data.tags[1].value
     end
+    local each = mint.room().each
+    what.config["limits.memory"] = each and ("%dMiB"):format(each)
     local done, why, code = incus.create(data.project, name, what)
     if not done then
         return nil, ("%s: %s"):format(name, why), code

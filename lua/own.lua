@@ -1,6 +1,7 @@
 --- Networks, ACLs and profiles of this run's own: made for a rehearsal, changed in it, removed and seen to be
 -- gone. The broker tags them with the run and refuses everybody else's.
 local incus = require "incus"
+local task = require "task"
 
 local own = {}
 
@@ -8,6 +9,7 @@ local own = {}
 own.TAG = "user.boxdrill"
 -- A bridge's name has at most 15 characters, and `bd-RUN-` takes twelve.
 local PART = 3
+local RETRY_MS, RETRY_EVERY_MS = 10000, 500
 
 --- The kinds, and how each is read.
 own.KINDS = { network = incus.network, acl = incus.acl, profile = incus.profile }
@@ -76,9 +78,7 @@ local function gone(kind, project, name)
     return true
 end
 
---- Deletes one and looks whether it is gone. One that does not carry the run's tag is somebody else's.
--- @return true; or nil, message, code
-function own.remove(kind, project, name)
+local function remove(kind, project, name)
     local found = own.KINDS[kind](project, name)
     if found and (found.config or {})[own.TAG] ~= engine.run_id then
         return nil, ("%s %s does not carry this run's tag, and is left alone"):format(kind, name), "EPERM"
@@ -91,6 +91,19 @@ function own.remove(kind, project, name)
         return nil, message, code
     end
     return true
+end
+
+--- Deletes one and looks whether it is gone; tried again for a while, since Incus (6.0.4) fails a network's
+-- deletion when the port of a box that was just deleted vanishes meanwhile ("Failed to delete bridge children
+-- interfaces"). One that does not carry the run's tag is somebody else's.
+-- @return true; or nil, message, code
+function own.remove(kind, project, name)
+    local done, why, code
+    task.poll(RETRY_MS, RETRY_EVERY_MS, function()
+        done, why, code = remove(kind, project, name)
+        return done or code == "EPERM"
+    end)
+    return done, why, code
 end
 
 return own

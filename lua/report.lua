@@ -36,7 +36,7 @@ end
 
 local options
 
---- The run's options. @return map of "0" and "1": json, color, yes, root, landlock
+--- The run's options. @return map of "0" and "1": json, color, yes, root, log, landlock
 function report.options()
     if not options then
         local values = table.pack(engine.call("options"))
@@ -152,8 +152,8 @@ local function print_observation(observation)
     detail("by hand", observation.by_hand)
 end
 
--- Which observations of a result stand beside its verdict: those that made it, PASS excepted.
-local function telling(result)
+--- Which observations of a result stand beside its verdict: those that made it.
+function report.telling(result)
     local out = {}
     for _, observation in ipairs(result.evidence.observations or {}) do
         if observation.verdict == result.verdict then
@@ -183,7 +183,7 @@ local function print_text(result)
     if result.verdict == "PASS" or result.said then
         return
     end
-    local shown = telling(result)
+    local shown = report.telling(result)
     for i = 1, math.min(#shown, SHOWN) do
         print_observation(shown[i])
     end
@@ -257,7 +257,7 @@ local function answer(result)
     if result.said then
         return "not run"
     end
-    local first, found = telling(result)[1], answer_of(result)
+    local first, found = report.telling(result)[1], answer_of(result)
     if found then
         return found
     elseif result.verdict == "PASS" or not first then
@@ -266,12 +266,14 @@ local function answer(result)
     return first.seen and ("%s: %s"):format(first.what, first.seen) or first.what
 end
 
--- A table cell: no pipe, no line break.
-local function cell(text)
-    return (flat(text):gsub("|", " "))
+--- A cell of a Markdown table: one line, no pipe, nothing that would be a tag.
+function report.cell(text)
+    return (flat(text):gsub("|", " "):gsub("<", "&lt;"))
 end
 
-local function print_audit(results)
+--- The audit's answers. @param results as of report.verdict
+-- @return array of lines, a table in Markdown; empty when none of the results answers a question of the audit
+function report.audit(results)
     local keyed = {}
     for _, result in ipairs(results) do
         if result.audit then
@@ -279,19 +281,21 @@ local function print_audit(results)
         end
     end
     if #keyed == 0 then
-        return
+        return keyed
     end
     table.sort(keyed, function(a, b)
         return a.audit < b.audit or a.audit == b.audit and a.id < b.id
     end)
-    line("bold", "\nThe audit's answers, ready to paste:\n")
-    line("plain", "| Audit | Probe | Verdict | Answer |\n| --- | --- | --- | --- |")
+    local out = { "| Audit | Probe | Verdict | Answer |", "| --- | --- | --- | --- |" }
     for _, result in ipairs(keyed) do
-        line("plain", ("| %s | %s | %s | %s |"):format(result.audit, result.id, result.verdict, cell(answer(result))))
+        out[#out + 1] = ("| %s | %s | %s | %s |"):format(result.audit, result.id, result.verdict,
+            report.cell(answer(result)))
     end
+    return out
 end
 
-local function counts_text(counts)
+--- Counts as text: "39 PASS, 1 NOTE". @param counts as of report.counts
+function report.counts_text(counts)
     local parts = {}
     for _, verdict in ipairs(ORDER) do
         if counts[verdict] > 0 then
@@ -325,8 +329,10 @@ function report.summary(results, summary)
         })
         return
     end
-    if summary.audit ~= false then
-        print_audit(results)
+    local audit = summary.audit ~= false and report.audit(results) or {}
+    if #audit > 0 then
+        line("bold", "\nThe audit's answers, ready to paste:\n")
+        line("plain", table.concat(audit, "\n"))
     end
     if summary.cli then
         line("plain", "\nThe box CLI that was drilled: " .. flat(summary.cli))
@@ -335,7 +341,7 @@ function report.summary(results, summary)
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",
-        (" %s in %.1f s (run %s)\n"):format(counts_text(counts), summary.ms / 1000, engine.run_id))
+        (" %s in %.1f s (run %s)\n"):format(report.counts_text(counts), summary.ms / 1000, engine.run_id))
     if report.options().landlock == "0" then
         line("yellow", "This kernel has no Landlock: the workers were confined by seccomp alone.")
     end

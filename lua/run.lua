@@ -1,4 +1,5 @@
 --- Probes alone: `boxdrill run ID...` or `boxdrill run ./FILE...`. As many boxes as they need.
+local incus = require "incus"
 local report = require "report"
 local session = require "session"
 local start = require "start"
@@ -68,13 +69,12 @@ local function run(found, files)
     local results = measure(probes, found["keep-boxes"])
     local phases = phases_of(probes)
     local status = report.status(results, phases)
-    report.summary(results, {
+    session.finish(results, incus.server(), {
         status = status,
         phases = phases,
         ms = (engine.clock() - started) * 1000,
         audit = false,
     })
-    engine.call("exit", status)
 end
 
 local function main(...)

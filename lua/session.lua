@@ -8,11 +8,13 @@ local mint = require "mint"
 local own = require "own"
 local probe_file = require "probe"
 local report = require "report"
+local runlog = require "runlog"
 local subnets = require "subnets"
 local task = require "task"
 
 local session = {}
 
+local UNLOGGED = 3 -- the exit status where all went well but the log
 local SUFFIXES = { "a", "b", "c", "d", "e", "f", "g", "h" }
 
 local function has(list, word)
@@ -40,6 +42,7 @@ session.OPTIONS_HELP = [[
   --json           one JSON object a line (docs/json.md)
   --box PATH       the box CLI to drill, instead of `box` on PATH
   --site FILE      the site's changes to the contract
+  --log FILE       append what was found to a run log (Markdown), all or nothing
 ]]
 
 -- A probe that can not be run. @param missing whether the file could not even be read
@@ -342,6 +345,18 @@ function session.none_run(probes, why, results)
     return results
 end
 
+--- The end of a report, and of the script: the summary, the run log's section, the exit status. A log that could
+-- not be written is said, and no success.
+-- @param results, summary as of report.summary @param server as of incus.server; may be nil
+function session.finish(results, server, summary)
+    report.summary(results, summary)
+    local logged, why = runlog.append(results, summary, server)
+    if not logged then
+        report.refuse("the run log was not written: " .. why)
+    end
+    engine.call("exit", (logged or summary.status ~= 0) and summary.status or UNLOGGED)
+end
+
 --- Deletes this run's boxes, and says which could not be seen to be gone.
 -- @return whether all are gone
 function session.delete(boxes)
@@ -376,6 +391,11 @@ function session.mint(n)
     end
     local started = engine.clock()
     report.say(("minting %d boxes ..."):format(n), "dim")
+    local room = mint.room()
+    if room.each then
+        report.say(("  small host: %d MiB are free, so each box gets %d MiB of memory, not %d"):format(
+            room.free, room.each, room.wanted), "yellow")
+    end
     local boxes, why, code = mint.boxes(session.suffixes(n))
     if not boxes then
         return nil, why, code
