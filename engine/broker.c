@@ -6,6 +6,7 @@
 #include "made.h"
 #include "ops.h"
 #include "output.h"
+#include "progress.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,6 +161,7 @@ static bool running(enum kind kind) {
 static void step(void) {
     loop_step(STEP_MS);
     worker_check_all();
+    progress_tick();
     if (output_closed() && run.interrupts == 0)
         interrupt();
 }
@@ -241,5 +243,6 @@ int broker_run(const char *chunk, char *source, bool shipped) {
     int before = run.interrupts;
     while (output_pending() && run.interrupts == before)
         step();
+    output_make_room();
     return exit_status();
 }

@@ -101,6 +101,7 @@ struct request {
     uint32_t id;
     const struct op *op;
     char *bytes;
+    int64_t since_ms; /* when it came */
     struct frame frame;
     unsigned argc;
     const struct slice *argv; /* arguments, without the operation's name */

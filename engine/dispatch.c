@@ -13,11 +13,11 @@ static const struct op table[] = {
     {"module", 0, 1, 1, op_module, "NAME", false, NULL, NULL},
     {"contract", 0, 0, 0, op_contract, "", false, NULL, NULL},
     {"options", 0, 0, 0, op_options, "", false, NULL, NULL},
-    {"sleep", 0, 1, 1, op_sleep, "MS", false, NULL, NULL},
+    {"sleep", 0, 1, 2, op_sleep, "MS [FOR]", true, NULL, NULL},
     {"fail", 0, 2, 2, op_fail, "MESSAGE LAST-OPERATION", true, NULL, NULL},
 
     {"print", GRANT_SCRIPT, 2, ANY, op_print, "STYLE TEXT ...", true, NULL, NULL},
-    {"progress", GRANT_SCRIPT, 1, 1, op_progress, "TEXT", true, NULL, NULL},
+    {"progress", GRANT_SCRIPT, 0, 0, op_progress, "", false, NULL, NULL},
     {"warn", GRANT_SCRIPT, 1, 1, op_warn, "TEXT", true, NULL, NULL},
     {"refuse", GRANT_SCRIPT, 1, 1, op_refuse, "MESSAGE", true, NULL, NULL},
     {"log.append", GRANT_SCRIPT, 1, 1, op_log_append, "TEXT", true, NULL, NULL},

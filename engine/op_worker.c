@@ -3,6 +3,7 @@
 #include "made.h"
 #include "ops.h"
 #include "output.h"
+#include "progress.h"
 #include "sandbox.h"
 
 #include <errno.h>
@@ -138,19 +139,15 @@ void op_print(struct request *r) {
     output_on_drain(answer_printers);
 }
 
-/* progress TEXT: a line on stderr, only where somebody watches. */
+/* progress: from here on what is waited for is shown. */
 void op_progress(struct request *r) {
-    if (isatty(STDERR_FILENO))
-        output_message("%.*s", (int)arg(r, 0).len, arg(r, 0).data);
+    progress_on();
     reply_ok(r);
 }
 
 /* warn TEXT: on stderr. */
 void op_warn(struct request *r) {
-    struct buffer text = {0};
-    output_escape(&text, arg(r, 0));
-    fwrite(text.data, 1, text.len, stderr);
-    buffer_free(&text);
+    output_stderr(arg(r, 0));
     reply_ok(r);
 }
 
@@ -210,10 +207,8 @@ static void ask(struct request *r, const char *question,
         return;
     }
     tcflush(STDIN_FILENO, TCIFLUSH); /* what was typed before the question is no answer to it */
-    struct buffer text = {0};
-    output_escape(&text, (struct slice){question, strlen(question)});
-    fprintf(stderr, "%.*s [y/N] ", (int)text.len, text.data);
-    buffer_free(&text);
+    output_stderr((struct slice){question, strlen(question)});
+    output_stderr((struct slice){" [y/N] ", 7});
     asking = r;
     on_answer = callback;
     r->cancel = forget_question;

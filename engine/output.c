@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 enum { FULL = 1 << 20 };
@@ -18,6 +19,8 @@ static struct buffer queue;
 static struct watch *watch;
 static bool closed;
 static void (*on_drain)(void);
+static bool live; /* a line of output_live stands on the terminal */
+static int64_t last_ms;
 
 /* Two-byte UTF-8 of C1 controls (U+0080 to U+009F): terminals act on them too. */
 static bool is_c1(struct slice s, size_t i) {
@@ -52,10 +55,24 @@ static const char *sgr(struct slice style) {
     return NULL;
 }
 
+/* Whether stderr takes a line now, or within ms: a reader that stands still must not stop us. */
+static bool stderr_ready(int ms) {
+    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&p, 1, ms) > 0 && (p.revents & POLLOUT);
+}
+
+void output_make_room(void) {
+    last_ms = now_ms();
+    if (live && stderr_ready(0))
+        fputs("\r\033[K", stderr);
+    live = false;
+}
+
 /* Poll said that stdout takes PIPE_BUF bytes without blocking (pipe(7)). */
 static void on_writable(void *data) {
     (void)data;
     size_t n = queue.len < 4096 ? queue.len : 4096;
+    output_make_room();
     ssize_t written = write(STDOUT_FILENO, queue.data, n);
     if (written > 0) {
         buffer_consume(&queue, (size_t)written);
@@ -101,11 +118,32 @@ bool output_pending(void) {
     return queue.len && !closed;
 }
 
-/* Whether stderr takes a line now, or within a second: a reader that stands still must not stop us.
- */
-static bool stderr_ready(void) {
-    struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-    return poll(&p, 1, 1000) > 0 && (p.revents & POLLOUT);
+int64_t output_last_ms(void) {
+    return last_ms ? last_ms : (last_ms = now_ms());
+}
+
+bool output_live_possible(void) {
+    const char *term = getenv("TERM");
+    return isatty(STDERR_FILENO) && term && strcmp(term, "dumb") != 0;
+}
+
+void output_live(const char *text) {
+    struct winsize size = {0};
+    cleanup_buffer struct buffer line = {0};
+    if (!stderr_ready(0) || ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0)
+        return;
+    output_escape(&line, (struct slice){text, strlen(text)});
+    size_t room = size.ws_col > 1 ? size.ws_col - 1U : 79;
+    fprintf(stderr, "\r\033[K%.*s", (int)(line.len < room ? line.len : room), line.data);
+    live = true;
+}
+
+void output_stderr(struct slice text) {
+    cleanup_buffer struct buffer b = {0};
+    output_escape(&b, text);
+    output_make_room();
+    if (stderr_ready(1000))
+        fwrite(b.data, 1, b.len, stderr);
 }
 
 void output_message(const char *format, ...) {
@@ -116,12 +154,8 @@ void output_message(const char *format, ...) {
     va_end(args);
     if (len < 0)
         return;
-    struct buffer line = {0};
-    buffer_add_text(&line, "boxdrill: ");
-    output_escape(&line, (struct slice){text, (size_t)len});
-    buffer_add_text(&line, "\n");
-    if (stderr_ready())
-        fwrite(line.data, 1, line.len, stderr);
-    buffer_free(&line);
+    cleanup_buffer struct buffer line = {0};
+    buffer_printf(&line, "boxdrill: %s\n", text);
+    output_stderr((struct slice){line.data, line.len});
     free(text);
 }

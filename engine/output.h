@@ -15,6 +15,16 @@ void output_on_drain(void (*callback)(void));
 bool output_closed(void);
 /* Whether something is still to be written. */
 bool output_pending(void);
+/* Writes text to stderr, escaped. */
+void output_stderr(struct slice text);
+/* A line on stderr that the next one replaces, and anything else that is printed takes away; only
+ * where output_live_possible: stderr is a terminal that can. */
+void output_live(const char *text);
+bool output_live_possible(void);
+/* Takes that line away. */
+void output_make_room(void);
+/* When something was last printed (now_ms); at first, when the program began to ask. */
+int64_t output_last_ms(void);
 /* A line on stderr, "boxdrill: …", escaped. */
 void output_message(const char *format, ...) __attribute__((format(printf, 1, 2)));
 /* Appends text with every control character, and every byte that is not UTF-8, made visible. */

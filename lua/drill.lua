@@ -6,7 +6,6 @@ local host = require "host"
 local incus = require "incus"
 local live = require "live"
 local mint = require "mint"
-local options = require "options"
 local report = require "report"
 local session = require "session"
 local start = require "start"
@@ -21,7 +20,8 @@ usage: boxdrill drill.lua [options]
 
 Audits this host: mints boxes of its own, measures from inside them, and deletes them.
 
-  --phase A,B,C,D  the phases to run (default: all there are)
+  --only LIST      only these probes: ids and phase letters, with commas between (boxdrill list shows them)
+  --skip LIST      all but these
   --live NETWORK   only the rehearsals, and on that network itself: refused while instances are on it that are
                    not this run's
   --dry-run        say what would be made and every address and port that would get a packet
@@ -33,33 +33,13 @@ Exit status: 0 the contract holds; 1 it does not; 2 usage, consent or privilege 
 3 nothing failed, but something could not be judged; 4 refused to start; 130 interrupted, and cleaned up.
 ]]
 local KNOWN = {
-    phase = "value",
+    only = "value",
+    skip = "value",
     live = "value",
     hold = "value",
     ["dry-run"] = "flag",
     ["keep-boxes"] = "flag",
 }
-
--- The letters of --phase, or those of all probes there are; nil, message when one has no probes.
-local function selected_phases(text, probes)
-    local phases, there = {}, {}
-    for _, probe in ipairs(probes) do
-        if probe.phase ~= "?" and not there[probe.phase] then
-            there[probe.phase] = true
-            phases[#phases + 1] = probe.phase
-        end
-    end
-    if text then
-        phases = options.words(text:upper())
-        for _, phase in ipairs(phases) do
-            if not there[phase] then
-                return nil, ("--phase %s: there are no probes of that phase"):format(phase)
-            end
-        end
-    end
-    table.sort(phases)
-    return phases
-end
 
 -- What phase B does, as lines of text.
 local function plan_cli(probes)
@@ -171,7 +151,7 @@ local function cli_under_drill(probes)
     return ("%s (%s)"):format(found.path, cli.version() or "says no version")
 end
 
--- A host without a box CLI is not one whose CLI could not be judged: unless phase B was asked for by name, the
+-- A host without a box CLI is not one whose CLI could not be judged: unless --only says what to run, the
 -- status does not wait for a PASS of it (the report says that it was skipped).
 local function all_but(phases, letter)
     local out = {}
@@ -210,15 +190,15 @@ local function drill(found)
     if found.live and not may_live(data, found.live) then
         return
     end
-    local all = session.probes()
-    local phases, message = selected_phases(found.live and "D" or found.phase, all)
-    if not phases then
-        return start.refuse(message)
-    end
-    local probes = session.in_phases(all, phases)
-    if found.live then
+    local probes, left_out = session.select(session.probes(), found.only, found.skip)
+    if probes and found.live then
         probes = select(2, split(probes))
+        left_out = #probes > 0 and left_out or "--live: no rehearsal is selected"
     end
+    if not probes or #probes == 0 then
+        return start.refuse(left_out)
+    end
+    local phases = session.phases(probes)
     local boxes = #split(probes) > 0 and math.max(session.boxes_needed(probes), BOXES) or 0
     local lines, why = plan(data, probes, boxes, session.allot(probes, found.live))
     if not lines then
@@ -244,10 +224,11 @@ local function drill(found)
     if found.live then
         engine.call("live.allow", data.project, found.live)
     end
+    engine.call("progress")
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)
-    if without and not found.phase then
+    if without and not found.only then
         phases = all_but(phases, "B")
     end
     local status = report.status(results, phases)
@@ -257,6 +238,7 @@ local function drill(found)
         ms = (engine.clock() - started) * 1000,
         cli = drilled,
         without_cli = without,
+        left_out = left_out,
     })
 end
 

@@ -117,7 +117,7 @@ local function wait_ready(name, kind)
         local pushed, message = incus.push(data.project, name)
         why = message
         return pushed
-    end)
+    end, name .. " to take our program")
     if not path then
         return nil, ("%s: %s"):format(name, tostring(why)), "ETIMEDOUT"
     end
@@ -145,7 +145,7 @@ function mint.box(name, recipe)
     end
     local address = task.poll(data.budgets.address, 200, function()
         return address_of(name, recipe.subnet)
-    end)
+    end, name .. " to get an address")
     return { name = name, address = address }
 end
 

@@ -313,8 +313,9 @@ local CLOSING = {
 
 --- The end of a report.
 -- @param results array as of report.verdict, with phase
--- @param summary { status, phases, ms, audit, cli, without_cli }: the exit status, the selected phases, the
---   run's time; audit is false where no audit block is wanted; the CLI that was drilled, or why none was
+-- @param summary { status, phases, ms, audit, cli, without_cli, left_out }: the exit status, the selected phases, the
+--   run's time; audit is false where no audit block is wanted; the CLI that was drilled, or why none was;
+--   the ids of the probes that were not asked
 function report.summary(results, summary)
     local counts = report.counts(results)
     if report.is_json() then
@@ -325,6 +326,7 @@ function report.summary(results, summary)
             status = summary.status,
             phases = #summary.phases > 0 and summary.phases or nil,
             cli = summary.cli,
+            left_out = summary.left_out and #summary.left_out > 0 and summary.left_out or nil,
             ms = math.floor(summary.ms),
         })
         return
@@ -338,6 +340,10 @@ function report.summary(results, summary)
         line("plain", "\nThe box CLI that was drilled: " .. flat(summary.cli))
     elseif summary.without_cli then
         line("yellow", "\nNO BOX CLI WAS DRILLED: " .. flat(summary.without_cli))
+    end
+    if summary.left_out and #summary.left_out > 0 then
+        line("plain", ("\nNot asked, by --only or --skip: %d probes: %s"):format(
+            #summary.left_out, flat(table.concat(summary.left_out, " "))))
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",

@@ -62,7 +62,7 @@ local function wait_until_settled(entries)
     for project in pairs(projects) do
         task.poll(SETTLE_MS, EVERY_MS, function()
             return settled(project, runs)
-        end)
+        end, "incusd to end what the run began")
     end
 end
 

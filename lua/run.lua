@@ -14,17 +14,6 @@ as many boxes of their own as they need.
 ]] .. session.OPTIONS_HELP
 local KNOWN = { ["keep-boxes"] = "flag" }
 
-local function phases_of(probes)
-    local out, seen = {}, {}
-    for _, probe in ipairs(probes) do
-        if not seen[probe.phase] then
-            seen[probe.phase] = true
-            out[#out + 1] = probe.phase
-        end
-    end
-    return out
-end
-
 local function measure(probes, keep)
     local results, rest = session.run_early(probes)
     local boxes, why = session.mint(session.boxes_needed(rest))
@@ -65,9 +54,10 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
+    engine.call("progress")
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
-    local phases = phases_of(probes)
+    local phases = session.phases(probes)
     local status = report.status(results, phases)
     session.finish(results, incus.server(), {
         status = status,

@@ -5,6 +5,7 @@ local cli = require "cli"
 local contract = require "contract"
 local incus = require "incus"
 local mint = require "mint"
+local options = require "options"
 local own = require "own"
 local probe_file = require "probe"
 local report = require "report"
@@ -103,18 +104,69 @@ function session.probes(files)
     return out
 end
 
---- The probes of some phases; those that could not be loaded belong to all.
--- @param probes as of session.probes @param phases array of letters
-function session.in_phases(probes, phases)
-    local wanted, out = { ["?"] = true }, {}
-    for _, phase in ipairs(phases) do
-        wanted[phase] = true
-    end
-    for _, probe in ipairs(probes) do
-        if wanted[probe.phase] then
-            out[#out + 1] = probe
+-- Which of some words name a probe: its id, or its phase's letter. @return set of words found
+local function named(probe, words)
+    local found = {}
+    for _, word in ipairs(words) do
+        if word == probe.id or word:upper() == probe.phase then
+            found[word] = true
         end
     end
+    return found
+end
+
+-- A word that names no probe at all, or nil.
+local function stray(probes, words)
+    for _, word in ipairs(words) do
+        local known = false
+        for _, probe in ipairs(probes) do
+            known = known or named(probe, { word })[word]
+        end
+        if not known then
+            return word
+        end
+    end
+    return nil
+end
+
+--- The probes that are wanted. Those that could not be loaded always are: nobody knows what they ask.
+-- @param probes as of session.probes
+-- @param only comma list of ids and phase letters; all if nil
+-- @param skip the same, of those that are left out
+-- @return array, and the ids of the others; or nil, message
+function session.select(probes, only, skip)
+    local chosen, others = {}, {}
+    for option, list in pairs { only = only, skip = skip } do
+        local word = stray(probes, options.words(list))
+        if word then
+            return nil, ("--%s %s: there is no such probe or phase ('boxdrill list' shows them)"):format(option, word)
+        end
+    end
+    for _, probe in ipairs(probes) do
+        local wanted = not only or next(named(probe, options.words(only)))
+        local unwanted = skip and next(named(probe, options.words(skip)))
+        if probe.phase == "?" or wanted and not unwanted then
+            chosen[#chosen + 1] = probe
+        else
+            others[#others + 1] = probe.id
+        end
+    end
+    if #chosen == 0 then
+        return nil, "--only and --skip leave no probe"
+    end
+    return chosen, others
+end
+
+--- The phases of some probes. @return array of letters, sorted
+function session.phases(probes)
+    local out, seen = {}, { ["?"] = true }
+    for _, probe in ipairs(probes) do
+        if not seen[probe.phase] then
+            seen[probe.phase] = true
+            out[#out + 1] = probe.phase
+        end
+    end
+    table.sort(out)
     return out
 end
 

@@ -30,16 +30,17 @@ function task.spawn(f, ...)
     return engine.spawn(f, ...)
 end
 
---- Waits. @param ms milliseconds
-function task.sleep(ms)
-    engine.call("sleep", ms)
+--- Waits. @param ms milliseconds @param what for what, as text for whoever watches; may be left out
+function task.sleep(ms, what)
+    engine.call("sleep", ms, what or "")
 end
 
 --- Asks again and again until f returns a true value or the time is over.
 -- @param ms how long at most, in milliseconds @param every the pause between two, in milliseconds
 -- @param f called at least once
+-- @param what what is waited for, as text for whoever watches; may be left out
 -- @return f's value, or nil when the time was over
-function task.poll(ms, every, f)
+function task.poll(ms, every, f, what)
     local give_up = engine.clock() + ms / 1000
     while true do
         local value = f()
@@ -48,7 +49,7 @@ function task.poll(ms, every, f)
         elseif engine.clock() >= give_up then
             return nil
         end
-        task.sleep(every)
+        task.sleep(every, what)
     end
 end
 

@@ -17,14 +17,25 @@ local function step(t, words)
     return result ~= nil
 end
 
--- Who a box is, once it has an address.
+-- Who a box is, once it has an address; without one in time, where it answers at all. nil, message: it does not.
 local function identity(name)
-    local last
+    local last, why
     task.poll(SETTLE_MS, EVERY_MS, function()
-        last = box.new(name):identity() or last
+        local found, message = box.new(name):identity()
+        last, why = found or last, message
         return last and last.address
-    end)
-    return last
+    end, name .. " to get an address")
+    return last, why
+end
+
+-- Whether a box answers and has an address; SUSPECT when not, as it is only on the way to the question.
+local function stands(t, name)
+    local found, why = identity(name)
+    if not found or not found.address then
+        t:suspect(name .. ", on the way to the clone, has no address", { seen = found and "it answers" or why })
+        return false
+    end
+    return true
 end
 
 local function distinct(t, what, a, b)
@@ -36,9 +47,10 @@ local function distinct(t, what, a, b)
 end
 
 local function compare(t, source, clone)
-    local a, b = identity(source), identity(clone)
+    local a = identity(source)
+    local b, why = identity(clone)
     if not b then
-        return t:fail("the clone is alive", { clause = "it runs and answers", seen = "no answer from " .. clone })
+        return t:fail("the clone is alive", { clause = "it runs and answers", seen = why })
     elseif not a or not a.address then
         return t:suspect(source .. ", the source, has no address to compare with")
     elseif not b.address then
@@ -58,12 +70,11 @@ return {
         if not one or not cli.take_snapshot(t, one, LABEL) then
             return
         end
-        local me = identity(one)
-        if not me or not me.address then
-            return t:suspect(one .. ", which was not cloned, has no address either")
+        if not stands(t, one) then
+            return
         end
         local first, source, clone = mint.name("x-first"), mint.name("x-source"), mint.name("x-clone")
-        if step(t, { "new", "--name", first, "--from", one .. "/" .. LABEL }) and identity(first)
+        if step(t, { "new", "--name", first, "--from", one .. "/" .. LABEL }) and stands(t, first)
             and cli.take_snapshot(t, first, LABEL)
             and step(t, { "down", first }) and step(t, { "rename", first, source }) then
             local result = cli.run(t, { "new", "--name", clone, "--from", source .. "/" .. LABEL })

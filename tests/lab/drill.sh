@@ -46,7 +46,7 @@ healthy() {
           "$(in_lab sh -c 'ls /usr/local/share/boxdrill/probes | wc -l')" ]
     check "--json: the summary is last, and counts them" \
         jq -es '.[-1].type == "summary" and .[-1].verdicts.PASS == (map(select(.verdict == "PASS")) | length)' "$DIR/out" >/dev/null
-    check "a phase alone" drill 0 --phase A
+    check "a phase alone" drill 0 --only A
     check "--dry-run makes nothing" drill 0 --dry-run
     check "--dry-run names the metadata address" grep -qF 169.254.169.254 "$DIR/out"
     check "without consent: exit 2" without_consent

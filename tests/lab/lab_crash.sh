@@ -42,7 +42,7 @@ journal_gone() { in_lab sh -c '! [ -e /var/lib/boxdrill/journal ] || [ "$(wc -l 
 # drill_killed AT WHEN PHASE: a drill that is killed at its ATth fsync. Fails when it was not.
 drill_killed() {
     in_lab env LD_PRELOAD=/usr/local/lib/boxdrill-killat.so KILL_AT="$1" KILL_WHEN="$2" \
-        timeout -k 5 100 boxdrill drill.lua --yes --phase "$3" >"$DIR/out" 2>&1 </dev/null
+        timeout -k 5 100 boxdrill drill.lua --yes --only "$3" >"$DIR/out" 2>&1 </dev/null
     [ $? = 137 ]
 }
 
@@ -50,7 +50,7 @@ step() {
     local at=$1 when=$2
     # With the head alone nothing was announced, and nothing stands in the way.
     if in_lab sh -c '[ "$(wc -l </var/lib/boxdrill/journal)" -gt 1 ]' 2>/dev/null; then
-        check "killed $when step $at: the next drill refuses to start" drill 4 --phase A
+        check "killed $when step $at: the next drill refuses to start" drill 4 --only A
         check "killed $when step $at: it says how to mend that" grep -q "boxdrill journal revert" "$DIR/err"
     fi
     check "killed $when step $at: reverted" revert 0
@@ -94,7 +94,7 @@ both_killed() {
 
 # A copy that incusd is still busy with when the broker dies: the client is killed, its operation is not.
 copy_under_way() {
-    in_lab bash -c 'boxdrill drill.lua --yes --phase A >/dev/null 2>&1 & p=$!
+    in_lab bash -c 'boxdrill drill.lua --yes --only A >/dev/null 2>&1 & p=$!
         for i in $(seq 500); do
             grep -qsaF "copy" /proc/[0-9]*/cmdline && break
             sleep 0.01
@@ -113,14 +113,14 @@ left_behind() {
 damage() {
     left_behind
     in_lab truncate -s -7 /var/lib/boxdrill/journal
-    check "a cut journal: the next drill refuses" drill 4 --phase A
+    check "a cut journal: the next drill refuses" drill 4 --only A
     check "a cut journal: reverted" revert 0
     check "a cut journal: nothing of ours is left" none_of_ours
     check "a cut journal: it is gone" journal_gone
 
     left_behind
     in_lab sed -i '1s/1$/2/' /var/lib/boxdrill/journal
-    check "another version's: the next drill refuses" drill 4 --phase A
+    check "another version's: the next drill refuses" drill 4 --only A
     check "another version's: not reverted" revert 4
     check "another version's: it says so" grep -q "another version" "$DIR/out"
     in_lab sed -i '1s/2$/1/' /var/lib/boxdrill/journal
@@ -129,7 +129,7 @@ damage() {
 
     left_behind
     in_lab sed -i '$s/instance/instanze/' /var/lib/boxdrill/journal
-    check "a damaged line: the next drill refuses" drill 4 --phase A
+    check "a damaged line: the next drill refuses" drill 4 --only A
     check "a damaged line: not all of it can be reverted" revert 4
     in_lab sed -i 's/instanze/instance/' /var/lib/boxdrill/journal
     check "mended: reverted" revert 0
@@ -156,13 +156,13 @@ full_disk() {
     check "a full disk under the journal: it says why" grep -q "journal cannot be written" "$DIR/out" "$DIR/err"
     check "a full disk under the journal: nothing was made" none_of_ours
     in_lab umount /var/lib/boxdrill
-    check "with room again: exit 0" drill 0 --phase A
+    check "with room again: exit 0" drill 0 --only A
 }
 
 one_at_a_time() {
-    in_lab bash -c 'boxdrill drill.lua --yes --phase A >/dev/null 2>&1' </dev/null &
+    in_lab bash -c 'boxdrill drill.lua --yes --only A >/dev/null 2>&1' </dev/null &
     sleep 1
-    check "a second run refuses" drill 4 --phase A
+    check "a second run refuses" drill 4 --only A
     check "and says who holds the lock" grep -qE "another run is changing this host: process [0-9]+" "$DIR/err"
     wait
 }

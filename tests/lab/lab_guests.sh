@@ -28,7 +28,7 @@ in_box() {
 # is halted meanwhile, so that it takes no longer than it takes.
 drill_after() {
     local run
-    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 5 >"$DIR/out" 2>"$DIR/err" </dev/null &
+    in_lab timeout -k 10 200 boxdrill drill.lua --yes --only C --hold 5 >"$DIR/out" 2>"$DIR/err" </dev/null &
     run=$!
     for _ in $(seq 1500); do
         grep -q '^holding' "$DIR/out" && break
@@ -118,7 +118,7 @@ link_local() {
     local i seen=
     in_lab sh -c 'echo 0 >/proc/sys/net/ipv6/conf/boxnet/disable_ipv6; ip -6 address add fe80::1/64 dev boxnet nodad'
     for i in 1 2 3; do
-        in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C >"$DIR/out" 2>"$DIR/err" </dev/null
+        in_lab timeout -k 10 200 boxdrill drill.lua --yes --only C >"$DIR/out" 2>"$DIR/err" </dev/null
         check "fe80 on the bridge, run $i: c.host is measured" verdict_is c.host PASS FAIL
         seen+="$(verdicts | grep c.host) "
     done

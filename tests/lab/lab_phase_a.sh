@@ -37,17 +37,17 @@ only() {
 }
 
 bend ''
-check "the wrapper alone changes nothing" drill 0 --phase A
+check "the wrapper alone changes nothing" drill 0 --only A
 for probe in "${!BENT[@]}"; do
     bend "${BENT[$probe]}"
-    check "$probe bent: exit 1" drill 1 --phase A
+    check "$probe bent: exit 1" drill 1 --only A
     check "$probe bent: exactly $probe is FAIL" only "$probe"
 done
 bend 'exec sleep 1000'
-check "a client that never answers: exit 3" drill 3 --phase A
+check "a client that never answers: exit 3" drill 3 --only A
 check "it passes nothing" [ "$(verdicts | grep -c '=PASS$')" = 0 ]
 in_lab sh -c 'cp /usr/bin/incus.real /usr/bin/incus.tmp; rm /usr/bin/incus'
-check "no client: exit 3" drill 3 --phase A
+check "no client: exit 3" drill 3 --only A
 check "it passes nothing" [ "$(verdicts | grep -c '=PASS$')" = 0 ]
 in_lab mv /usr/bin/incus.tmp /usr/bin/incus
 check "nothing left" nothing_left

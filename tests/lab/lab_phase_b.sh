@@ -19,7 +19,7 @@ with_fault() {
         mapfile -t probes < <(printf '%s\n' "$probe" "${CHEAP[@]}" | sort -u)
         in_lab timeout -k 10 100 boxdrill run --yes "${probes[@]}" >"$DIR/out" 2>"$DIR/err" </dev/null || status=$?
     else
-        in_lab timeout -k 10 100 boxdrill drill.lua --yes --phase B >"$DIR/out" 2>"$DIR/err" </dev/null || status=$?
+        in_lab timeout -k 10 100 boxdrill drill.lua --yes --only B >"$DIR/out" 2>"$DIR/err" </dev/null || status=$?
     fi
     in_lab rm -f /run/box-faults
     [ "$status" = "$2" ]
@@ -67,7 +67,7 @@ operators_state() { # volatile times aside
         incus list "^$n\$" -f csv -c nsS4; done' | grep -v last_used
 }
 
-check "healthy: exit 0" drill 0 --phase B
+check "healthy: exit 0" drill 0 --only B
 check "healthy: all green" phase_b ''
 check "healthy: the report says which CLI" grep -q 'drilled: /usr/local/bin/box (box [0-9.]* (' "$DIR/out"
 check "healthy: nothing left" nothing_left
@@ -80,12 +80,12 @@ done < <(grep -v '^#' "$HERE/faults.txt")
 check "after all faults nothing is left" nothing_left
 
 check "a CLI with its streams the other way round" other_cli
-check "it passes: exit 0" drill 0 --phase B --box /opt/other/box
+check "it passes: exit 0" drill 0 --only B --box /opt/other/box
 check "it passes: all green" phase_b ''
 check "it is the one that was drilled" grep -q 'drilled: /opt/other/box' "$DIR/out"
 in_lab chmod 777 /opt/other/box
-check "one that others can write is refused: exit 2" drill 2 --phase B --box /opt/other/box
-check "one that is not there is refused: exit 2" drill 2 --phase B --box /opt/none
+check "one that others can write is refused: exit 2" drill 2 --only B --box /opt/other/box
+check "one that is not there is refused: exit 2" drill 2 --only B --box /opt/none
 
 for name in peer archive drill bd-0123abcd-a; do
     in_lab incus launch -q images:debian/13/cloud "$name" -p box-net -c user.box=1 </dev/null
@@ -93,10 +93,10 @@ done
 in_lab incus snapshot create peer mine </dev/null
 sleep 3 # until they have addresses
 operators_state >"$DIR/before"
-check "beside operators' boxes: exit 0" drill 0 --phase B
+check "beside operators' boxes: exit 0" drill 0 --only B
 check "beside operators' boxes: all green but the empty list" phase_b b.list.empty=SKIP
 for delay in 3 6 10; do
-    in_lab bash -c "boxdrill drill.lua --phase B --yes >/dev/null 2>&1 & sleep $delay; kill -INT \$!; wait \$!" </dev/null
+    in_lab bash -c "boxdrill drill.lua --only B --yes >/dev/null 2>&1 & sleep $delay; kill -INT \$!; wait \$!" </dev/null
     check "interrupted after $delay s: exit 130" [ $? = 130 ]
     check "interrupted after $delay s: nothing left" nothing_left
 done
@@ -104,7 +104,7 @@ operators_state >"$DIR/after"
 check "operators' boxes are as they were" diff "$DIR/before" "$DIR/after"
 
 in_lab mount --bind /dev/null /usr/local/share/boxdrill/host/box
-check "no CLI, phase B asked for: exit 3" drill 3 --phase B
+check "no CLI, phase B asked for: exit 3" drill 3 --only B
 check "no CLI: every probe is SKIP" [ "$(verdicts | grep -vc '=SKIP$')" = 0 ]
 check "no CLI, the whole drill: exit 0" drill 0
 check "no CLI: the report says so" grep -q 'NO BOX CLI WAS DRILLED' "$DIR/out"

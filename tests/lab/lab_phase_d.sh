@@ -43,7 +43,7 @@ beside_ended() { wait "$BESIDE" || { cat "$DIR/beside"; return 1; }; }
 
 healthy() {
     local from=$EPOCHREALTIME
-    check "healthy: exit 0" drill 0 --phase D
+    check "healthy: exit 0" drill 0 --only D
     local ms=$(((${EPOCHREALTIME/./} - ${from/./}) / 1000))
     check "healthy: all of D is PASS" verdict_is "$(printf 'd.%s=PASS\n' dns internal l2)"
     check "healthy: d.dns is transient, with a time" says 'VIABLE: transient: lost .*names.* for [1-9][0-9]* ms'
@@ -80,7 +80,7 @@ broken_baseline() {
     check "as Incus says" grep -q network-updated "$DIR/events"
     check "break no-egress" lab break no-egress
     : >"$DIR/events"
-    check "a broken baseline: exit 3" drill 3 --phase D
+    check "a broken baseline: exit 3" drill 3 --only D
     check "a broken baseline: SUSPECT throughout" verdict_is "$(printf 'd.%s=SUSPECT\n' dns internal l2)"
     check "a broken baseline: it says that nothing was changed" says 'the change was not made'
     check "a broken baseline: Incus saw networks made" grep -q network-created "$DIR/events"
@@ -144,11 +144,11 @@ operators_own() {
 }
 
 plan() {
-    check "--dry-run: exit 0" drill 0 --dry-run --phase D
+    check "--dry-run: exit 0" drill 0 --dry-run --only D
     check "--dry-run: it names the network and its subnet" says 'network bd-[0-9a-f]{8}-dns \(10\.208\.0\.1/24\)'
     check "--dry-run: and its resolver" says '10\.208\.0\.1: udp 53'
     in_lab ip route add unreachable 10.208.0.0/15
-    check "a subnet that is routed already is not taken" drill 0 --dry-run --phase D
+    check "a subnet that is routed already is not taken" drill 0 --dry-run --only D
     check "the next one is" says 'network bd-[0-9a-f]{8}-dns \(10\.210\.0\.1/24\)'
     in_lab ip route del unreachable 10.208.0.0/15
     check "--live, another network than the contract's: exit 2" drill 2 --live other
@@ -161,7 +161,7 @@ interrupted() {
     local delay delays="0.7 1.5 3 5 7 9 12"
     [ "${BOXDRILL_FULL:-0}" = 0 ] || delays=$(seq 0.3 0.3 18)
     for delay in $delays; do
-        in_lab bash -c "boxdrill drill.lua --yes --phase D >/dev/null 2>&1 & sleep $delay; kill -TERM \$!; wait \$!" </dev/null
+        in_lab bash -c "boxdrill drill.lua --yes --only D >/dev/null 2>&1 & sleep $delay; kill -TERM \$!; wait \$!" </dev/null
         check "SIGTERM after $delay s: exit 130" [ $? = 130 ]
         check "SIGTERM after $delay s: nothing left" nothing_left
     done

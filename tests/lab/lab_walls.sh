@@ -11,7 +11,7 @@ in_lab_sh() { in_lab sh -c "$1" </dev/null; }
 # drill_with SCRIPT: phase C, held after the minting while SCRIPT runs in the network of box A ($1: its name).
 drill_with() {
     local box
-    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 4 >"$DIR/out" 2>"$DIR/err" </dev/null &
+    in_lab timeout -k 10 200 boxdrill drill.lua --yes --only C --hold 4 >"$DIR/out" 2>"$DIR/err" </dev/null &
     local run=$!
     for _ in $(seq 1500); do
         grep -q '^holding' "$DIR/out" && break

@@ -45,5 +45,39 @@ end
 check("no evidence at all", next(session.evidence(nil)) == nil)
 check("the broker's word", session.evidence('{"message":"died; last primitive: x"}').observations[1].verdict == "ERROR")
 
+-- Which probes are wanted.
+local FOUR = {
+    { id = "a.one", phase = "A" }, { id = "a.two", phase = "A" }, { id = "c.one", phase = "C" },
+    { id = "./bad.lua", phase = "?" },
+}
+
+local function selected(only, skip)
+    local chosen, others = session.select(FOUR, only, skip)
+    local ids = {}
+    for i, one in ipairs(chosen or {}) do
+        ids[i] = one.id
+    end
+    return chosen and table.concat(ids, " "), others
+end
+
+for _, case in ipairs {
+    { nil, nil, "a.one a.two c.one ./bad.lua" },
+    { "a", nil, "a.one a.two ./bad.lua" },
+    { "A,c.one", nil, "a.one a.two c.one ./bad.lua" },
+    { "c.one", nil, "c.one ./bad.lua" },
+    { nil, "A", "c.one ./bad.lua" },
+    { "A", "a.two", "a.one ./bad.lua" },
+} do
+    local ids = selected(case[1], case[2])
+    check(("only %s skip %s"):format(case[1], case[2]), ids == case[3], ids)
+end
+local _, others = selected("a.one")
+check("the others are named", table.concat(others, " ") == "a.two c.one", table.concat(others, " "))
+for _, case in ipairs { { "a.one,x", nil, "--only x" }, { nil, "a.", "--skip a." }, { "B", nil, "--only B" } } do
+    local chosen, why = selected(case[1], case[2])
+    check("refused: " .. case[3], not chosen and why:find(case[3], 1, true), why)
+end
+check("the phases", table.concat(session.phases(FOUR), " ") == "A C")
+
 print(("%d passed, %d failed"):format(passed, failed))
 engine.call("exit", failed == 0 and passed > 0 and 0 or 1)
