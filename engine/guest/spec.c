@@ -23,6 +23,7 @@ enum {
     HAS_BIND = 1 << 9,
     HAS_LINK = 1 << 10,
     HAS_MARK = 1 << 11,
+    HAS_FRAMED = 1 << 12,
 };
 
 /** Which keys each protocol must and may have; indexed by enum spec_proto. */
@@ -31,7 +32,7 @@ static const struct {
     unsigned must;
     unsigned may;
 } protos[] = {
-    {"tcp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_TTL},
+    {"tcp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_FRAMED | HAS_TTL},
     {"udp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_TTL},
     {"icmp", HAS_TO | HAS_MS, HAS_FROM | HAS_TTL},
     {"frame", HAS_LINK | HAS_SEND | HAS_MS, 0},
@@ -168,6 +169,11 @@ static int set_recv(struct spec *spec, const char *value) {
     return 0;
 }
 
+static int set_framed(struct spec *spec, const char *value) {
+    spec->framed = strcmp(value, "1") == 0;
+    return spec->framed ? 0 : -EINVAL;
+}
+
 static int set_ttl(struct spec *spec, const char *value) {
     unsigned n;
 
@@ -214,10 +220,13 @@ static const struct {
     unsigned bit;
     int (*set)(struct spec *spec, const char *value);
 } keys[] = {
-    {"proto", HAS_PROTO, set_proto}, {"to", HAS_TO, set_to},       {"port", HAS_PORT, set_port},
-    {"ms", HAS_MS, set_ms},          {"from", HAS_FROM, set_from}, {"send", HAS_SEND, set_send},
-    {"recv", HAS_RECV, set_recv},    {"ttl", HAS_TTL, set_ttl},    {"token", HAS_TOKEN, set_token},
-    {"bind", HAS_BIND, set_from},    {"link", HAS_LINK, set_link}, {"mark", HAS_MARK, set_mark},
+    {"proto", HAS_PROTO, set_proto},    {"to", HAS_TO, set_to},
+    {"port", HAS_PORT, set_port},       {"ms", HAS_MS, set_ms},
+    {"from", HAS_FROM, set_from},       {"send", HAS_SEND, set_send},
+    {"recv", HAS_RECV, set_recv},       {"ttl", HAS_TTL, set_ttl},
+    {"token", HAS_TOKEN, set_token},    {"bind", HAS_BIND, set_from},
+    {"link", HAS_LINK, set_link},       {"mark", HAS_MARK, set_mark},
+    {"framed", HAS_FRAMED, set_framed},
 };
 
 static int parse_pair(struct spec *spec, const char *key, const char *value, unsigned *given) {
@@ -239,6 +248,8 @@ static int check_spec(struct spec *spec, unsigned given) {
     if ((given & must) != must || (given & ~may))
         return -EINVAL;
     if ((given & HAS_FROM) && spec->from.family != spec->to.family)
+        return -EINVAL;
+    if (spec->framed && !spec->has_recv)
         return -EINVAL;
     if (spec->proto == SPEC_FRAME && spec->send_len < ETH_HLEN)
         return -EINVAL;

@@ -49,6 +49,7 @@ struct spec {
     uint8_t *send;                 /**< owned; NULL: none */
     size_t send_len;               /**< bytes at send */
     bool has_recv;                 /**< recv was given */
+    bool framed;                   /**< tcp: what comes says in two bytes how long it is */
     size_t recv;                   /**< bytes to report */
     char token[65];                /**< empty: none */
     char link[16];                 /**< interface name or index; empty: none */

@@ -147,7 +147,11 @@ test_tcp() {
     listen_on_target
     run a $p,port=80 $p,port=81 $p,port=7001 $p,port=7002 $p,port=7003 $p,port=7004 $p,port=7005 \
         $p,port=80,send=68656c6c6f,recv=5 $p,port=80,send=6869 $p,port=80,recv=9 \
-        $p,port=80,from=10.9.0.5 $p,port=7100 $p,port=80,ttl=1
+        $p,port=80,from=10.9.0.5 $p,port=7100 $p,port=80,ttl=1 \
+        $p,port=80,send=0003414243,recv=99,framed=1 $p,port=80,send=0004414243,recv=99,framed=1
+    expect 14 "proto=tcp result=connected $ms $v4 read=full read-$ms bytes=5 data=0003414243"
+    within 14 0 400
+    expect 15 "proto=tcp result=connected $ms $v4 read=timeout read-$ms bytes=5 data=0004414243"
     expect 1 "proto=tcp result=connected $ms $v4"
     expect 2 "proto=tcp result=error call=async errno=ECONNREFUSED errnum=111 $ms $v4"
     expect 3 "proto=tcp result=error call=async errno=ECONNREFUSED errnum=111 $ms $v4"
@@ -165,7 +169,7 @@ test_tcp() {
     expect 13 "proto=tcp result=error call=async errno=EHOSTUNREACH errnum=113 $ms icmp=11/0 from=10.9.0.1 origin=icmp $v4"
     for i in 1 2 3 4 5 6; do within $i 0 700; done
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=5 tcp=5 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){5} $frames"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=7 tcp=7 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){7} $frames"
 }
 
 test_udp() {
