@@ -22,6 +22,13 @@ our_boxes() { [ -n "$(our_box a)" ] && [ -n "$(our_box b)" ] || { note "no run h
 box_do() { lab_do incus exec -T -n "$(our_box "$1")" -- "${@:2}"; }
 box_get() { lab_get incus exec -T -n "$(our_box "$1")" -- "${@:2}"; }
 
+# Lines "ADDRESS NAME" of the boxes of the run: of all that a box holds, its address on the boxes' network.
+our_addresses() {
+    lab_get incus list -f csv -c n4 |
+        awk -F, '/^[a-z]/ { name = $1 } match($0, /10\.88\.0\.[0-9]+/) && name ~ /^bd-/ { print substr($0, RSTART, RLENGTH), name }'
+}
+box_address() { our_addresses | sed -n "s/ $(our_box "$1")\$//p"; }
+
 # no_box_or SUFFIX COMMAND...: it is gone, or the command says so.
 no_box_or() { [ -z "$(our_box "$1")" ] || "${@:2}"; }
 
@@ -44,7 +51,6 @@ mend_guest_firewall() {
 
 # --- same-address, same-machine-id -------------------------------------------------------------------------
 
-box_address() { lab_get incus list "$(our_box "$1")" -f csv -c 4 | sed -nE 's/^"?([0-9.]+) .*/\1/p'; }
 machine_id() { box_get "$1" cat /etc/machine-id; }
 
 has_second() { [ -s "$SAVED/address" ] && grep -qF "$(cat "$SAVED/address")/" <<<"$(box_get b ip -o address)"; }

@@ -78,8 +78,7 @@ whole_resolver() { has_table inet box && ! dns_answers "$OTHER_GATEWAY"; }
 broken_resolver() { lets_in "$OTHER_GATEWAY" && dns_answers "$OTHER_GATEWAY"; }
 save_and_break_resolver() {
     our_boxes || return 1
-    lab_get incus list -f csv -c n4 | sed -nE 's/^(bd-[0-9a-f]+-[a-z]),"?([0-9.]+).*/\2 \1 \1.incus/p' |
-        in_lab tee /run/lab-resolver.hosts >"$SAVED/hosts"
+    our_addresses | sed 's/ .*/&&.incus/' | in_lab tee /run/lab-resolver.hosts >"$SAVED/hosts"
     save_table inet box && let_in "$OTHER_GATEWAY" meta l4proto { tcp, udp } th dport 53 &&
         lab_do systemd-run -q --unit lab-resolver dnsmasq --keep-in-foreground --conf-file=/dev/null \
             --bind-interfaces --listen-address="$OTHER_GATEWAY" --no-resolv --no-hosts \

@@ -19,7 +19,7 @@ in_box() {
 # is halted meanwhile, so that it takes no longer than it takes.
 drill_after() {
     local run
-    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 5 >"$DIR/out" 2>"$DIR/err" </dev/null &
+    in_lab timeout -k 10 200 boxdrill drill.lua --yes --phase C --hold 2 >"$DIR/out" 2>"$DIR/err" </dev/null &
     run=$!
     for _ in $(seq 1500); do
         grep -q '^holding' "$DIR/out" && break
@@ -108,7 +108,7 @@ control_at_home
 link_local
 rounds=1
 [ "${BOXDRILL_FULL:-0}" = 0 ] || rounds=3
-for round in $(seq "$rounds"); do
+for _ in $(seq "$rounds"); do
     for name in guest-firewall same-address same-machine-id frozen fakes resolver; do broken_boxes "$name"; done
 done
 check "nothing left" nothing_left

@@ -69,14 +69,14 @@ cells_match() {
 # only_cells ROW: of the probes that ran exactly the row's differ. A cell may be `ID=A|B`: one of them; `*` in the row:
 # the others are not looked at.
 only_cells() {
-    local cell id seen row told=
-    row=$(expected_cells "$1")
-    for cell in $row; do
+    local cell id seen told=
+    while read -r cell; do
+        [ -n "$cell" ] || continue
         [ "$cell" != '*' ] || { told='.*'; continue; }
         id=${cell%%=*} seen=$(verdicts | sed -n "s/^${cell%%=*}=//p")
         [[ $seen =~ ^(${cell#*=})$ ]] || { echo "    $id is '$seen', not ${cell#*=}"; cat "$DIR/out"; return 1; }
         told+="${told:+|}${id//./\\.}=.*"
-    done
+    done <<<"$(expected_cells "$1")"
     seen=$(verdicts | grep -v "${HEALTHY[@]}" | grep -vxE "${told:-none}")
     [ -z "$seen" ] || { echo "    besides: $seen"; cat "$DIR/out"; return 1; }
     verdicts | grep -q .
