@@ -73,9 +73,24 @@ void op_host_connect(struct request *r) {
     // cppcheck-suppress memleak ; on_end frees it
 }
 
+/* Frames of a script's own making are for boxes to send: not one on the host's links. */
+static bool refuse_frames(struct request *r) {
+    bool any = false;
+    for (unsigned i = 0; i < r->argc; i++) {
+        char *spec = arg_text(r, i);
+        any |= strstr(spec, "proto=frame") != NULL;
+        free(spec);
+    }
+    if (any)
+        reply_error(r, "EINVAL", "host.attempt: proto=frame is for boxes only");
+    return any;
+}
+
 /* host.attempt SPEC...: the specs and the output are docs/guest.md's; the nonce is ours. */
 void op_host_attempt(struct request *r) {
     enum { MS = 120000 };
+    if (refuse_frames(r))
+        return;
     char **argv = calloc(r->argc + 4, sizeof(*argv)), nonce[40];
     if (!argv)
         abort();

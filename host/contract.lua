@@ -111,9 +111,20 @@ return {
     -- no address, no other network of Incus, and no address of this contract.
     rehearsal = { ranges = { "10.208.0.0/12", "172.24.0.0/14", "192.168.224.0/20" } },
 
-    -- In a box: the port our own program holds for a sibling, the one it holds for the host, and one
-    -- that nothing holds.
-    box = { port = 8088, inbound_port = 8087, closed_port = 8089 },
+    -- In a box: the port our own program holds for a sibling, the one it holds for the host, one that
+    -- nothing holds, and those it holds while a sibling sends frames: what a link carries, what root can do.
+    box = { port = 8088, inbound_port = 8087, closed_port = 8089, link_port = 8086, raw_port = 8085 },
+
+    -- Where a box sends a datagram to see whether its siblings get it: groups, and everybody on its link.
+    groups = {
+        { name = "all hosts", address = "224.0.0.1", port = 8086 },
+        { name = "all nodes", address = "ff02::1", port = 8086 },
+        { name = "LLMNR", address = "224.0.0.252", port = 5355 },
+        { name = "LLMNR", address = "ff02::1:3", port = 5355 },
+        { name = "mDNS", address = "224.0.0.251", port = 5353 },
+        { name = "mDNS", address = "ff02::fb", port = 5353 },
+    },
+    broadcast = "255.255.255.255",
 
     -- MiB that a box is reckoned to want, and with how little it may be minted on a small host; and how many
     -- boxes a whole drill has at a time. Where `wanted` times `at_once` is not free, each gets its share.
@@ -172,7 +183,10 @@ return {
         address = 20000,    -- a new container until it has an IPv4 address
         agent = 180000,     -- a new virtual machine until its agent answers, at most
         client = 20000,     -- one call of the incus client
-        routed = 1000,      -- "host unreachable" later than this may be the host's own failed ARP
+        -- "host unreachable" later than this may be the host's own failed ARP, which shows after 3.07 s. A wall's may
+        -- come with the first repeated SYN, after 1.02 s: ICMP errors are rationed.
+        routed = 2000,
+        frame = 1000,       -- a raw frame is sent again and again for so long
         severed = 1500,     -- in a rehearsal, an attempt that came through before and must not any more
         settle = 30000,     -- a rehearsed change until what it interrupts is back, at most
     },

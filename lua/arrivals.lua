@@ -4,7 +4,7 @@
 -- It is the box's word. So it only ever adds that something arrived; that nothing did is no proof by itself.
 local arrivals = {}
 
-local KINDS = { "tcp", "udp", "icmp", "arp", "nd" }
+local KINDS = { "tcp", "udp", "icmp", "arp", "nd", "other" }
 
 -- Why the link's silence is no silence: nil where everything that came to it was seen.
 local function blindness(fact)
@@ -12,6 +12,8 @@ local function blindness(fact)
         return "it could not watch its link: " .. fact["frames-errno"]
     elseif not fact.frames then
         return "it did not say what reached its link"
+    elseif fact.watched == "0" then
+        return "saw no frame at all, not even the answers to its own"
     elseif fact["frames-more"] or fact["frames-lost"] then
         return "more reached its link than it could count"
     end
@@ -20,10 +22,11 @@ end
 
 --- Reads a listener's line.
 -- @param fact its keys and values, texts
--- @return { tcp, udp, icmp, arp, nd, blind }: each kind a set of the addresses and MACs it came from;
---   `blind` says why others may have come besides, nil where it knows of all
+-- @return { tcp, udp, icmp, arp, nd, other, marked, blind }: each kind a set of the addresses and MACs it came
+--   from; `marked`, with a mark, by number the MAC that a marked frame came from; `blind` says why others may have
+--   come besides, nil where it knows of all
 function arrivals.read(fact)
-    local out = { blind = blindness(fact) }
+    local out = { blind = blindness(fact), marked = {} }
     for _, kind in ipairs(KINDS) do
         out[kind] = {}
     end
@@ -40,7 +43,28 @@ function arrivals.read(fact)
             out[kind][mac] = true
         end
     end
+    for number, mac in (fact.marked or ""):gmatch("(%d+)@([%x:]+)") do
+        local n = tonumber(number)
+        out.marked[n] = out.marked[n] or mac -- what came later may be an answer that quotes it
+    end
     return out
+end
+
+--- Whether a frame arrived.
+-- @param came as of arrivals.read @param target { mark, any }: its number; whether any other frame from its box
+--   counts for it as well
+-- @param from as of arrivals.of
+-- @return what came, in words, or nil
+function arrivals.of_frame(came, target, from)
+    if came.marked[target.mark] then
+        return "the frame itself, from " .. came.marked[target.mark]
+    end
+    for _, kind in ipairs(target.any and from.mac and KINDS or {}) do
+        if came[kind][from.mac] then
+            return kind
+        end
+    end
+    return nil
 end
 
 --- Whether something of an attempt arrived.

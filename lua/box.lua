@@ -132,7 +132,7 @@ end
 
 --- Makes attempts, stage after stage, those of one stage side by side.
 -- @param stages array of arrays of specs as of guest.spec
--- @return array of arrays like it: for tcp, udp and icmp a seen attempt (see outcome), for listen,
+-- @return array of arrays like it: for tcp, udp, icmp and frame a seen attempt (see outcome), for listen,
 --   await and stop the program's own fact; and the milliseconds at which each stage began. Where the run
 --   was lost: inconclusive, throughout, and nil
 function Box:attempt(stages)
@@ -249,10 +249,15 @@ local BY_HAND = {
     icmp = "ping -n -c 1 -W 4 %s",
 }
 
+--- Words for a shell, bounded. @param words text
+function box.bounded(words)
+    return "timeout -k 2 6 " .. words
+end
+
 --- The words that ask one attempt's question by hand, from a shell where it would start.
--- @param spec as of guest.spec
+-- @param spec as of guest.spec, no frame
 function box.question(spec)
-    return "timeout -k 2 6 " .. BY_HAND[spec.proto]:format(spec.to, spec.port)
+    return box.bounded(BY_HAND[spec.proto]:format(spec.to, spec.port))
 end
 
 --- The command that runs some words in a box like this one.

@@ -115,7 +115,9 @@ local SCHEMA = record {
     forbidden = dict(RANGE, record { addresses = list(address(true)), tcp = list(PORT), udp = list(PORT) }),
     host = record { tcp = list(PORT), udp = list(PORT) },
     rehearsal = record { ranges = list(RANGE) },
-    box = record { port = PORT, inbound_port = PORT, closed_port = PORT },
+    box = record { port = PORT, inbound_port = PORT, closed_port = PORT, link_port = PORT, raw_port = PORT },
+    groups = list(record { name = text("^%w[%w .-]*$", "a name"), address = address(), port = PORT }),
+    broadcast = address(),
     memory = record { wanted = number(1, 1 << 30), least = number(1, 1 << 30), at_once = number(1, 64) },
     cli = record {
         template = NAME,
@@ -162,6 +164,7 @@ local SCHEMA = record {
         routed = number(1, 2500), -- a failed ARP shows after that
         severed = number(1000, 60000),
         settle = number(1000, 300000),
+        frame = number(250, 10000),
     },
 }
 
@@ -401,13 +404,24 @@ local function derive_subnet(data, file)
     data.gateway, data.subnet = gateway, subnet
 end
 
+local function are_distinct(ports)
+    local seen = {}
+    for _, port in pairs(ports) do
+        if seen[port] then
+            return false
+        end
+        seen[port] = true
+    end
+    return true
+end
+
 -- What single fields cannot say of themselves.
 local function check_together(data, file)
     local box, budgets = data.box, data.budgets
     if #data.tags == 0 then
         refuse(file, "tags", "at least one tag expected")
-    elseif box.port == box.inbound_port or box.port == box.closed_port or box.inbound_port == box.closed_port then
-        refuse(file, "box", "three different ports expected")
+    elseif not are_distinct(box) then
+        refuse(file, "box", "different ports expected")
     elseif data.memory.least > data.memory.wanted then
         refuse(file, "memory.least", "no more than memory.wanted expected")
     elseif budgets.listen < budgets.attempt + 2 * budgets.control then

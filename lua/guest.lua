@@ -5,7 +5,11 @@ local outcome = require "outcome"
 
 local guest = {}
 
-local ORDER = { "to", "port", "ms", "from", "send", "recv", "ttl", "bind", "token" }
+local ORDER = { "to", "port", "ms", "from", "send", "recv", "ttl", "bind", "token", "link", "mark", "framed" }
+-- What a frame is for stands in the frame itself.
+local NOT_FOR_FRAMES = { to = true, port = true }
+-- Attempts: what they come to is an outcome. The others report facts of their own.
+local ATTEMPTS = { tcp = true, udp = true, icmp = true, frame = true }
 local LINE_LIMIT = 16000
 
 --- Fresh hexadecimal digits: a run's nonce, a listener's token.
@@ -14,11 +18,11 @@ function guest.nonce()
 end
 
 --- One SPEC argument.
--- @param spec { proto, to, port, ms, from, send, recv, ttl, bind, token }
+-- @param spec { proto, to, port, ms, from, send, recv, ttl, bind, token, link, mark, framed }
 function guest.spec(spec)
     local out = { "proto=" .. spec.proto }
     for _, key in ipairs(ORDER) do
-        if spec[key] ~= nil then
+        if spec[key] ~= nil and not (spec.proto == "frame" and NOT_FOR_FRAMES[key]) then
             out[#out + 1] = key .. "=" .. tostring(spec[key])
         end
     end
@@ -140,7 +144,7 @@ end
 -- @param facts as of guest.parse; nil when the run was lost
 -- @param stages what was asked
 -- @param why text, where the run was lost
--- @return array of arrays like `stages`: for tcp, udp and icmp a seen attempt (inconclusive, where the
+-- @return array of arrays like `stages`: for tcp, udp, icmp and frame a seen attempt (inconclusive, where the
 --   run was lost), for listen, await and stop the fact itself, or { result = "lost", why }
 function guest.staged(facts, stages, why)
     local out, n = {}, 0
@@ -148,8 +152,7 @@ function guest.staged(facts, stages, why)
         out[i] = {}
         for j, spec in ipairs(stage) do
             n = n + 1
-            local attempt = spec.proto == "tcp" or spec.proto == "udp" or spec.proto == "icmp"
-            if attempt then
+            if ATTEMPTS[spec.proto] then
                 out[i][j] = facts and outcome.of_fact(facts[n]) or outcome.inconclusive(why)
             else
                 out[i][j] = facts and facts[n] or { result = "lost", why = why }

@@ -70,8 +70,7 @@ function host.by_hand(_, spec)
 end
 
 --- The addresses that the host holds.
--- @return array of { address, bits, link, family, scope, kind }: kind is the link's (`veth`, `bridge`, ...)
---   or nil; or nil, message, code
+-- @return array of { address, bits, link, mac (the link's), family, scope, master }; or nil, message, code
 function host.addresses()
     local output, why, code = engine.call("host.addresses")
     if not output then
@@ -89,6 +88,7 @@ function host.addresses()
                     address = entry["local"],
                     bits = math.tointeger(entry.prefixlen),
                     link = link.ifname,
+                    mac = link.address,
                     family = entry.family == "inet" and 4 or 6,
                     scope = entry.scope,
                     master = link.master,

@@ -145,9 +145,12 @@ local function hold(t, holder, token)
         bind = holder.address,
         ms = data.budgets.listen,
         token = token,
+        link = holder.link,
+        mark = holder.mark,
     }
     local controls = control_specs(data, holder.address)
-    local seen = holder.box:attempt { controls, { listen }, controls }
+    -- Beside the listener too: what watches the link has then something to see.
+    local seen = holder.box:attempt { controls, { listen, table.unpack(controls) }, controls }
     return { before = seen[1], listener = seen[2][1], after = seen[3] }
 end
 
@@ -213,7 +216,8 @@ end
 local function judged(t, options, round, i)
     local target, seen = options.targets[i], round.seen[i]
     target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
-    local kind = options.holder and arrivals.of(round.came, target.spec.proto, options.sender)
+    local kind = options.holder and (target.mark and arrivals.of_frame(round.came, target, options.sender)
+        or not target.mark and arrivals.of(round.came, target.spec.proto, options.sender))
     if kind then
         target.witness = "arrived"
     end
@@ -345,7 +349,11 @@ local function observe(t, options, one)
     local details = outcome.details(one.seen, spec)
     details.reason, details.clause = one.reason, target.clause or options.clause
     details.listener = target.listener and true or false
-    details.by_hand = options.source:by_hand(spec)
+    if target.by_hand then
+        details.by_hand = options.source:by_hand_text(target.by_hand)
+    elseif not target.mark then
+        details.by_hand = options.source:by_hand(spec)
+    end
     t:record(one.verdict, ("%s to %s"):format(options.source.label, target.what or outcome.target(spec)), details)
 end
 
@@ -355,9 +363,10 @@ end
 --   source: the place A: a box or the host
 --   targets: array of { spec (as of guest.spec), what (text; may be left out), listener (a program is known to
 --     be listening there), on_link (on A's own link), up (known to be up), unjudged (silence there is a
---     NOTE: nobody is known to listen), clause }
+--     NOTE: nobody is known to listen), clause, by_hand (words for a shell there), mark and any (a frame's, as of
+--     arrivals.of_frame) }
 --   holder: where the targets are a box B: { box, port } and B's identity; the port is held by our
---     program meanwhile
+--     program meanwhile, which watches `link` for frames with the `mark`, where those are given
 --   sender: with a holder, how A is recognised among what arrives there, as of arrivals.of
 --   identity: A's, as of Box:identity, where A is a box: B must be another, and A's own addresses are no targets
 --   clause: what the contract says

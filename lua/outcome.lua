@@ -44,7 +44,7 @@ function outcome.inconclusive(why)
     return { outcome = "inconclusive", why = why }
 end
 
---- What a line of the guest program says (docs/guest.md): tcp, udp or icmp.
+--- What a line of the guest program says (docs/guest.md): tcp, udp, icmp, or a frame, to which nobody answers.
 -- @param fact the line's keys and values, texts; nil when it never came
 -- @return a seen attempt
 function outcome.of_fact(fact)
@@ -63,7 +63,7 @@ function outcome.of_fact(fact)
     }
     if fact.result == "connected" or fact.result == "reply" then
         seen.outcome = "reachable"
-    elseif fact.result == "timeout" then
+    elseif fact.result == "timeout" or fact.result == "sent" then
         seen.outcome = "silent"
     elseif fact.result == "error" and word_of(fact.errno, fact.call) then
         seen.outcome = word_of(fact.errno, fact.call)

@@ -49,8 +49,6 @@ local function result_of(seen, query)
     return result
 end
 
--- A reply on TCP does not say where it ends, and servers keep the connection open: such an attempt
--- ends with its budget, and what came until then is the reply.
 local function spec_of(query, ms)
     local message = dns.query(query.id, query.name, query.kind)
     return {
@@ -60,6 +58,7 @@ local function spec_of(query, ms)
         ms = ms,
         send = dns.hex(query.proto == "tcp" and dns.framed(message) or message),
         recv = 1024,
+        framed = query.proto == "tcp" and 1 or nil,
     }
 end
 

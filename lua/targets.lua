@@ -107,6 +107,25 @@ local function askable(data, entry)
     return entry.scope ~= "host" and (entry.scope ~= "link" or entry.link == data.network.name)
 end
 
+--- The addresses of the host that a box could send a packet to.
+-- @param data a contract @param addresses the host's, as of host.addresses
+-- @param link the name of the box's own link, for link-local addresses; nil leaves those out
+-- @return array of { address (as the box says it), host_address (where the host must say it otherwise), on_link }
+function targets.addresses(data, addresses, link)
+    local out = {}
+    for _, entry in ipairs(addresses) do
+        local scoped = entry.scope == "link"
+        if askable(data, entry) and not (scoped and not link) then
+            out[#out + 1] = {
+                address = scoped and ("%s%%%s"):format(entry.address, link) or entry.address,
+                host_address = scoped and ("%s%%%s"):format(entry.address, entry.link) or nil,
+                on_link = entry.link == data.network.name,
+            }
+        end
+    end
+    return out
+end
+
 -- What a box is meant to reach at its own gateway.
 local function is_service(data, target)
     local port = target.spec.port
@@ -120,14 +139,9 @@ end
 -- @return array as of isolated.measure; `host_address` besides where the host must say it otherwise
 function targets.host(data, addresses, link)
     local out = {}
-    for _, entry in ipairs(addresses) do
-        local scoped = entry.scope == "link"
-        if askable(data, entry) and not (scoped and not link) then
-            local common = { on_link = entry.link == data.network.name, up = true }
-            common.host_address = scoped and ("%s%%%s"):format(entry.address, entry.link) or nil
-            local address = scoped and ("%s%%%s"):format(entry.address, link) or entry.address
-            append(out, data, address, data.host, common)
-        end
+    for _, place in ipairs(targets.addresses(data, addresses, link)) do
+        append(out, data, place.address, data.host,
+            { on_link = place.on_link, up = true, host_address = place.host_address })
     end
     local kept = {}
     for _, target in ipairs(out) do
@@ -171,6 +185,8 @@ function targets.lines(data, addresses, rehearsals)
     end
     out[#out + 1] = "the resolvers that a box has, from the boxes:"
     out[#out + 1] = ("  %s: tcp %d, udp %d; those a box is configured with: udp %d"):format(data.gateway, DNS, DNS, DNS)
+    out[#out + 1] = ("  every address of the host's on which a resolver answers the host: tcp %d, udp %d"):format(
+        DNS, DNS)
     out[#out + 1] = "forbidden, from the boxes, and from the host to see who is there:"
     lines_of(targets.forbidden(data, addresses), out)
     out[#out + 1] = "the host itself, from the boxes and from the host:"
@@ -179,6 +195,15 @@ function targets.lines(data, addresses, rehearsals)
     out[#out + 1] = ("  their addresses: tcp %d, %d, %d, udp %d, %d, %d, icmp"):format(
         data.box.port, data.box.inbound_port, data.box.closed_port,
         data.box.port, data.box.inbound_port, data.box.closed_port)
+    out[#out + 1] = ("  the same through the gateway, and with VLAN 1's tag: tcp %d, udp %d, icmp"):format(
+        data.box.raw_port, data.box.raw_port)
+    out[#out + 1] = ("  their fe80:: addresses: tcp %d, udp %d, icmp; ARP, ND"):format(
+        data.box.link_port, data.box.link_port)
+    out[#out + 1] = "who listens on the boxes' own link, in single frames from the boxes:"
+    for _, group in ipairs(data.groups) do
+        out[#out + 1] = ("  %s (%s): udp %d"):format(group.address, group.name, group.port)
+    end
+    out[#out + 1] = ("  %s: udp %d; and an EtherType for experiments"):format(data.broadcast, data.box.raw_port)
     for _, probe in ipairs(rehearsals or {}) do
         local gateway = (probe.allotted or "?"):match("^[^/]+")
         out[#out + 1] = ("for %s from its boxes, twenty times a second while its change settles:"):format(probe.id)

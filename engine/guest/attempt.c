@@ -66,6 +66,8 @@ void task_failed(struct task *task, const char *call, int error) {
 }
 
 static const struct task_ops *ops_of(enum spec_proto proto) {
+    if (proto == SPEC_FRAME)
+        return &raw_ops;
     if (proto == SPEC_LISTEN)
         return &listen_ops;
     return proto == SPEC_AWAIT || proto == SPEC_STOP ? &ask_ops : &probe_ops;

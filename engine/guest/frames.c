@@ -98,12 +98,40 @@ static int attach_filter(int fd, uint16_t port) {
     return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
 }
 
+/* Everything but what the box itself sends. */
+static int attach_all(int fd) {
+    struct sock_filter code[] = {
+        LOAD_WORD(ANCILLARY(SKF_AD_PKTTYPE)),
+        EQUAL(PACKET_OUTGOING, 0, 1),
+        DROP,
+        ACCEPT,
+    };
+    struct sock_fprog program = {.len = sizeof(code) / sizeof(code[0]), .filter = code};
+
+    return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
+}
+
 /* ---- the socket ---------------------------------------------------------------------------- */
 
+/* One link, and what is sent to any group on it: a card may sort out the groups that nobody joined.
+ */
+static int narrow(int fd, const struct spec *spec, struct sockaddr_ll *at) {
+    struct packet_mreq all = {.mr_type = PACKET_MR_ALLMULTI};
+    uint32_t index;
+    int r = link_index(spec->link, &index);
+
+    if (r)
+        return r;
+    at->sll_ifindex = all.mr_ifindex = (int)index;
+    if (setsockopt(fd, SOL_PACKET, PACKET_ADD_MEMBERSHIP, &all, sizeof(all)))
+        return -errno;
+    return attach_all(fd);
+}
+
 /* The protocol is set last: until the filter is there, nothing shall come. */
-static int open_socket(uint16_t port) {
+static int open_socket(const struct spec *spec) {
     int fd = socket(AF_PACKET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_ll all = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
+    struct sockaddr_ll at = {.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_ALL)};
     int bytes = BUFFER_BYTES;
     int r;
 
@@ -111,8 +139,8 @@ static int open_socket(uint16_t port) {
         return -errno;
     if (setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof(bytes)))
         setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
-    r = attach_filter(fd, port);
-    if (!r && bind(fd, (const void *)&all, sizeof(all)))
+    r = spec->has_mark ? narrow(fd, spec, &at) : attach_filter(fd, spec->port);
+    if (!r && bind(fd, (const void *)&at, sizeof(at)))
         r = -errno;
     if (!r)
         return fd;
@@ -120,9 +148,9 @@ static int open_socket(uint16_t port) {
     return r;
 }
 
-void frames_open(struct frames *frames, uint16_t port, const struct spec_address *bind) {
-    frames->bind = *bind;
-    frames->fd = open_socket(port);
+void frames_open(struct frames *frames, const struct spec *spec) {
+    frames->spec = spec;
+    frames->fd = open_socket(spec);
     if (frames->fd < 0) {
         frames->error = -frames->fd;
         frames->fd = -1;
@@ -147,24 +175,36 @@ static void set_ip6(struct frame_source *s, const uint8_t *bytes) {
 
 /* Whether an ARP request or a solicitation asks for the listener's address. */
 static bool is_ours(const struct frames *f, sa_family_t family, const uint8_t *bytes) {
-    if (f->bind.family == AF_UNSPEC)
+    const struct spec_address *bind = &f->spec->from;
+
+    if (bind->family == AF_UNSPEC || f->spec->has_mark)
         return true;
-    if (f->bind.family != family)
+    if (bind->family != family)
         return false;
-    return family == AF_INET ? memcmp(&f->bind.in, bytes, sizeof(f->bind.in)) == 0
-                             : memcmp(&f->bind.in6, bytes, sizeof(f->bind.in6)) == 0;
+    return family == AF_INET ? memcmp(&bind->in, bytes, sizeof(bind->in)) == 0
+                             : memcmp(&bind->in6, bytes, sizeof(bind->in6)) == 0;
 }
 
 static const char *transport(uint8_t protocol) {
-    return protocol == IPPROTO_TCP ? "tcp" : protocol == IPPROTO_UDP ? "udp" : "icmp";
+    switch (protocol) {
+    case IPPROTO_TCP:
+        return "tcp";
+    case IPPROTO_UDP:
+        return "udp";
+    case IPPROTO_ICMP:
+    case IPPROTO_ICMPV6:
+        return "icmp";
+    default:
+        return "other";
+    }
 }
 
 static bool read_arp(const struct frames *f, struct frame_source *s, const uint8_t *p, size_t len) {
+    s->kind = "arp";
     if (len < ARP_BYTES || p[ARP_LENGTHS] != ETH_ALEN || p[ARP_LENGTHS + 1] != IP4_LEN ||
         p[ARP_OPERATION] != 0 || p[ARP_OPERATION + 1] != ARPOP_REQUEST ||
         !is_ours(f, AF_INET, p + ARP_TARGET))
         return false;
-    s->kind = "arp";
     set_ip4(s, p + ARP_SENDER);
     return true;
 }
@@ -180,13 +220,15 @@ static bool read_ip6(const struct frames *f, struct frame_source *s, const uint8
     return len >= ND_TARGET + sizeof(struct in6_addr) && is_ours(f, AF_INET6, p + ND_TARGET);
 }
 
-/* The filter has sorted out the rest. */
+/* The filter has sorted out the rest. Fills what it can tell of a frame; returns whether it counts
+ * without a mark. */
 static bool read_frame(const struct frames *f, struct frame_source *s, unsigned ether,
                        const uint8_t *p, size_t len) {
     if (ether == ETH_P_ARP)
         return read_arp(f, s, p, len);
     if (ether == ETH_P_IPV6)
         return read_ip6(f, s, p, len);
+    s->kind = "other";
     if (ether != ETH_P_IP || len < sizeof(struct iphdr))
         return false;
     s->kind = transport(p[IP4_PROTO]);
@@ -214,6 +256,40 @@ static void remember(struct frames *f, const struct frame_source *new) {
     f->sources[f->source_count++].count = 1;
 }
 
+static void remember_marked(struct frames *f, uint8_t number, const uint8_t *mac) {
+    struct frame_marked *m = f->marked;
+
+    for (; m < f->marked + f->marked_count; m++) {
+        if (m->number == number && memcmp(m->mac, mac, ETH_ALEN) == 0) {
+            m->count++;
+            return;
+        }
+    }
+    if (f->marked_count == FRAMES_MAX) {
+        f->more++;
+        return;
+    }
+    m->number = number;
+    memcpy(m->mac, mac, ETH_ALEN);
+    m->count = 1;
+    f->marked_count++;
+}
+
+/* Whether a frame is marked, by whomever. Whose mark it is not, that one does not judge it: it was
+ * sent to be seen by another listener. */
+static bool take_marked(struct frames *f, const uint8_t *data, size_t len, const uint8_t *mac) {
+    const struct spec *spec = f->spec;
+    const uint8_t *at = memmem(data, len, FRAME_MAGIC, FRAME_MAGIC_BYTES);
+    size_t rest = at ? len - (size_t)(at - data) : 0;
+
+    if (rest <= FRAME_MAGIC_BYTES + SPEC_MARK_BYTES)
+        return false;
+    at += FRAME_MAGIC_BYTES;
+    if (spec->has_mark && memcmp(at, spec->mark, SPEC_MARK_BYTES) == 0)
+        remember_marked(f, at[SPEC_MARK_BYTES], mac);
+    return true;
+}
+
 bool frames_take(struct frames *frames) {
     uint8_t data[SNAP];
     struct sockaddr_ll from = {0};
@@ -229,7 +305,11 @@ bool frames_take(struct frames *frames) {
     source.has_mac = from.sll_halen == ETH_ALEN;
     if (source.has_mac)
         memcpy(source.mac, from.sll_addr, ETH_ALEN);
-    if (read_frame(frames, &source, ntohs(from.sll_protocol), data, (size_t)n))
+    frames->watched++;
+    if (take_marked(frames, data, (size_t)n, source.mac))
+        return true;
+    if (read_frame(frames, &source, ntohs(from.sll_protocol), data, (size_t)n) ||
+        frames->spec->has_mark)
         remember(frames, &source);
     return true;
 }
@@ -251,6 +331,22 @@ static size_t source_text(char *text, size_t size, const struct frame_source *s)
     return (size_t)snprintf(text, size, "%s:%s@%s%s", s->kind, address, mac, count);
 }
 
+static void add_marked(const struct frames *f, struct line *line) {
+    char text[SOURCES_TEXT];
+    size_t len = 0;
+
+    for (size_t i = 0; i < f->marked_count; i++) {
+        const struct frame_marked *m = &f->marked[i];
+        const uint8_t *a = m->mac;
+
+        len += (size_t)snprintf(text + len, sizeof(text) - len,
+                                "%s%u@%02x:%02x:%02x:%02x:%02x:%02x*%u", i ? ";" : "", m->number,
+                                a[0], a[1], a[2], a[3], a[4], a[5], m->count);
+    }
+    if (len > 0)
+        line_add(line, "marked", "%s", text);
+}
+
 static unsigned lost(const struct frames *f) {
     struct tpacket_stats stats = {0};
     socklen_t len = sizeof(stats);
@@ -268,6 +364,10 @@ void frames_add(struct frames *frames, struct line *line) {
         if (i)
             text[len++] = ';';
         len += source_text(text + len, sizeof(text) - len, &frames->sources[i]);
+    }
+    if (frames->fd >= 0 && frames->spec->has_mark) {
+        line_add(line, "watched", "%u", frames->watched);
+        add_marked(frames, line);
     }
     if (frames->fd >= 0)
         line_add(line, "frames", "%u", frames->count);

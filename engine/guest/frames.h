@@ -1,7 +1,7 @@
 /*
  * What reaches the box's links, before any firewall of the box's own: who sends frames towards a
- * listener's port, and who asks for its address. Frames of others only, never the box's own. For
- * listen.c only.
+ * listener's port, and who asks for its address; with a mark, whatever reaches one link, and which
+ * of the marked frames. Frames of others only, never the box's own. For listen.c only.
  */
 #ifndef BOXDRILL_GUEST_FRAMES_H
 #define BOXDRILL_GUEST_FRAMES_H
@@ -16,6 +16,10 @@
 
 #define FRAMES_MAX 64
 
+/** What every marked frame holds: these bytes, the mark, and one byte that numbers it. */
+#define FRAME_MAGIC       "bd-frame"
+#define FRAME_MAGIC_BYTES 8
+
 /** A sender, with one kind of frame. */
 struct frame_source {
     const char *kind; /**< one of the constants that docs/guest.md lists */
@@ -25,25 +29,36 @@ struct frame_source {
     unsigned count;
 };
 
+/** A marked frame that came. */
+struct frame_marked {
+    uint8_t number;
+    uint8_t mac[ETH_ALEN]; /**< who sent it, as the frame says */
+    unsigned count;
+};
+
 /** What came. Zeroed, then frames_open(). */
 struct frames {
-    int fd;    /**< the packet socket, -1 if there is none */
-    int error; /**< errno of what kept it from watching; 0: it watches */
-    struct spec_address bind;
+    int fd;                  /**< the packet socket, -1 if there is none */
+    int error;               /**< errno of what kept it from watching; 0: it watches */
+    const struct spec *spec; /**< the listener's */
     unsigned count;
     unsigned more; /**< of senders that did not fit */
     struct frame_source sources[FRAMES_MAX];
     size_t source_count;
+    unsigned watched; /**< with a mark: all that came */
+    struct frame_marked marked[FRAMES_MAX];
+    size_t marked_count;
 };
 
 /**
- * Begins to watch every link but loopback ones. A failure is kept in `error`.
+ * Begins to watch every link but loopback ones, or, with a mark, the one link. A failure is kept in
+ * `error`.
  *
  * @param frames zeroed
- * @param port   the listener's
- * @param bind   its address; AF_UNSPEC: whichever is asked for by ARP or ND counts
+ * @param spec   the listener's; must stay valid. Without an address whichever is asked for by ARP
+ * or ND counts
  */
-void frames_open(struct frames *frames, uint16_t port, const struct spec_address *bind);
+void frames_open(struct frames *frames, const struct spec *spec);
 
 /**
  * Takes one frame.
@@ -54,7 +69,8 @@ void frames_open(struct frames *frames, uint16_t port, const struct spec_address
 bool frames_take(struct frames *frames);
 
 /**
- * Appends what came, or why nobody looked: ` frames=N frames-seen=...` or ` frames-errno=NAME`.
+ * Appends what came, or why nobody looked: ` watched=N marked=... frames=N frames-seen=...` or
+ * ` frames-errno=NAME`.
  *
  * @param frames opened
  * @param line   a begun line

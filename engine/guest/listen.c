@@ -337,7 +337,7 @@ static void watch_frames(struct task *task) {
     struct listener *l = task->state;
     int r = 0;
 
-    frames_open(&l->frames, task->spec->port, &task->spec->from);
+    frames_open(&l->frames, task->spec);
     if (l->frames.fd >= 0)
         r = task_watch(task, l->frames.fd, EPOLLIN);
     if (r)

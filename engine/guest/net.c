@@ -7,13 +7,13 @@
 #include <netinet/in.h>
 #include <string.h>
 
-static int scope_index(const char *scope, uint32_t *index) {
+int link_index(const char *name, uint32_t *index) {
     unsigned number;
 
-    *index = if_nametoindex(scope);
+    *index = if_nametoindex(name);
     if (*index)
         return 0;
-    if (!parse_number(scope, 1, 1U << 30, &number))
+    if (!parse_number(name, 1, 1U << 30, &number))
         return -ENODEV;
     *index = number;
     return 0;
@@ -36,7 +36,7 @@ int endpoint_make(const struct spec_address *address, uint16_t port, struct endp
     if (address->family == AF_UNSPEC)
         return 0;
     in6->sin6_addr = address->in6;
-    return address->scope[0] ? scope_index(address->scope, &in6->sin6_scope_id) : 0;
+    return address->scope[0] ? link_index(address->scope, &in6->sin6_scope_id) : 0;
 }
 
 unsigned sockaddr_port(const struct sockaddr *addr) {

@@ -18,6 +18,15 @@ struct endpoint {
 };
 
 /**
+ * An interface's index.
+ *
+ * @param name  its name, or the index itself in digits
+ * @param index set on success
+ * @return 0 or -ENODEV (no such name)
+ */
+int link_index(const char *name, uint32_t *index);
+
+/**
  * Turns a parsed address into a socket address; a scope's name is looked up now.
  *
  * @param address the address; AF_UNSPEC is the IPv6 wildcard

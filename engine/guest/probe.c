@@ -149,10 +149,18 @@ static bool tcp_send(struct task *task) {
     return true;
 }
 
+/* Whether all is there of what says in its first two bytes how long the rest is. */
+static bool is_whole(const struct task *task) {
+    const struct probe *p = task->state;
+
+    return task->spec->framed && p->got >= 2 &&
+           p->got - 2 >= ((size_t)p->data[0] << 8 | p->data[1]);
+}
+
 static void tcp_receive(struct task *task) {
     struct probe *p = task->state;
 
-    while (p->got < task->spec->recv) {
+    while (p->got < task->spec->recv && !is_whole(task)) {
         ssize_t n = recv(task->fd, p->data + p->got, task->spec->recv - p->got, 0);
 
         if (n < 0 && errno == EAGAIN)

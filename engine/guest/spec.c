@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <net/ethernet.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +21,9 @@ enum {
     HAS_TTL = 1 << 7,
     HAS_TOKEN = 1 << 8,
     HAS_BIND = 1 << 9,
+    HAS_LINK = 1 << 10,
+    HAS_MARK = 1 << 11,
+    HAS_FRAMED = 1 << 12,
 };
 
 /** Which keys each protocol must and may have; indexed by enum spec_proto. */
@@ -28,10 +32,11 @@ static const struct {
     unsigned must;
     unsigned may;
 } protos[] = {
-    {"tcp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_TTL},
+    {"tcp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_FRAMED | HAS_TTL},
     {"udp", HAS_TO | HAS_PORT | HAS_MS, HAS_FROM | HAS_SEND | HAS_RECV | HAS_TTL},
     {"icmp", HAS_TO | HAS_MS, HAS_FROM | HAS_TTL},
-    {"listen", HAS_PORT | HAS_MS | HAS_TOKEN, HAS_BIND},
+    {"frame", HAS_LINK | HAS_SEND | HAS_MS, 0},
+    {"listen", HAS_PORT | HAS_MS | HAS_TOKEN, HAS_BIND | HAS_LINK | HAS_MARK},
     {"await", HAS_PORT | HAS_MS | HAS_TOKEN, HAS_TO},
     {"stop", HAS_PORT | HAS_TOKEN, HAS_TO | HAS_MS},
 };
@@ -61,22 +66,15 @@ static int hex_digit(char c) {
     return -1;
 }
 
-static int parse_hex(const char *text, struct spec *spec) {
-    size_t len = strlen(text);
-
-    if (len < 2 || len % 2 || len / 2 > SPEC_MAX_BYTES)
-        return -EINVAL;
-    spec->send = malloc(len / 2);
-    if (!spec->send)
-        return -ENOMEM;
-    spec->send_len = len / 2;
-    for (size_t i = 0; i < len / 2; i++) {
+/* Reads len bytes, of twice as many digits. */
+static int parse_hex(const char *text, uint8_t *out, size_t len) {
+    for (size_t i = 0; i < len; i++) {
         int high = hex_digit(text[2 * i]);
-        int low = hex_digit(text[2 * i + 1]);
+        int low = high < 0 ? -1 : hex_digit(text[2 * i + 1]);
 
-        if (high < 0 || low < 0)
+        if (low < 0)
             return -EINVAL;
-        spec->send[i] = (uint8_t)(high << 4 | low);
+        out[i] = (uint8_t)(high << 4 | low);
     }
     return 0;
 }
@@ -171,6 +169,11 @@ static int set_recv(struct spec *spec, const char *value) {
     return 0;
 }
 
+static int set_framed(struct spec *spec, const char *value) {
+    spec->framed = strcmp(value, "1") == 0;
+    return spec->framed ? 0 : -EINVAL;
+}
+
 static int set_ttl(struct spec *spec, const char *value) {
     unsigned n;
 
@@ -181,7 +184,28 @@ static int set_ttl(struct spec *spec, const char *value) {
 }
 
 static int set_send(struct spec *spec, const char *value) {
-    return parse_hex(value, spec);
+    size_t len = strlen(value);
+
+    if (len < 2 || len % 2 || len / 2 > SPEC_MAX_BYTES)
+        return -EINVAL;
+    spec->send = malloc(len / 2);
+    if (!spec->send)
+        return -ENOMEM;
+    spec->send_len = len / 2;
+    return parse_hex(value, spec->send, len / 2);
+}
+
+static int set_mark(struct spec *spec, const char *value) {
+    spec->has_mark = true;
+    return strlen(value) == 2 * SPEC_MARK_BYTES ? parse_hex(value, spec->mark, SPEC_MARK_BYTES)
+                                                : -EINVAL;
+}
+
+static int set_link(struct spec *spec, const char *value) {
+    if (!value[0] || strlen(value) >= sizeof(spec->link))
+        return -EINVAL;
+    snprintf(spec->link, sizeof(spec->link), "%s", value);
+    return 0;
 }
 
 static int set_token(struct spec *spec, const char *value) {
@@ -196,10 +220,13 @@ static const struct {
     unsigned bit;
     int (*set)(struct spec *spec, const char *value);
 } keys[] = {
-    {"proto", HAS_PROTO, set_proto}, {"to", HAS_TO, set_to},       {"port", HAS_PORT, set_port},
-    {"ms", HAS_MS, set_ms},          {"from", HAS_FROM, set_from}, {"send", HAS_SEND, set_send},
-    {"recv", HAS_RECV, set_recv},    {"ttl", HAS_TTL, set_ttl},    {"token", HAS_TOKEN, set_token},
-    {"bind", HAS_BIND, set_from},
+    {"proto", HAS_PROTO, set_proto},    {"to", HAS_TO, set_to},
+    {"port", HAS_PORT, set_port},       {"ms", HAS_MS, set_ms},
+    {"from", HAS_FROM, set_from},       {"send", HAS_SEND, set_send},
+    {"recv", HAS_RECV, set_recv},       {"ttl", HAS_TTL, set_ttl},
+    {"token", HAS_TOKEN, set_token},    {"bind", HAS_BIND, set_from},
+    {"link", HAS_LINK, set_link},       {"mark", HAS_MARK, set_mark},
+    {"framed", HAS_FRAMED, set_framed},
 };
 
 static int parse_pair(struct spec *spec, const char *key, const char *value, unsigned *given) {
@@ -221,6 +248,12 @@ static int check_spec(struct spec *spec, unsigned given) {
     if ((given & must) != must || (given & ~may))
         return -EINVAL;
     if ((given & HAS_FROM) && spec->from.family != spec->to.family)
+        return -EINVAL;
+    if (spec->framed && !spec->has_recv)
+        return -EINVAL;
+    if (spec->proto == SPEC_FRAME && spec->send_len < ETH_HLEN)
+        return -EINVAL;
+    if (spec->proto == SPEC_LISTEN && !(given & HAS_MARK) != !(given & HAS_LINK))
         return -EINVAL;
     if (spec->proto == SPEC_STOP && !(given & HAS_MS))
         spec->ms = 1000;

@@ -14,9 +14,18 @@
 #define SPEC_MAX_STAGES 64
 #define SPEC_MAX_BYTES  4096
 #define SPEC_MAX_MS     600000
+#define SPEC_MARK_BYTES 8
 
 /** What a SPEC does. */
-enum spec_proto { SPEC_TCP, SPEC_UDP, SPEC_ICMP, SPEC_LISTEN, SPEC_AWAIT, SPEC_STOP };
+enum spec_proto {
+    SPEC_TCP,
+    SPEC_UDP,
+    SPEC_ICMP,
+    SPEC_FRAME,
+    SPEC_LISTEN,
+    SPEC_AWAIT,
+    SPEC_STOP,
+};
 
 /** A numeric address; the scope stays a name until it is used. */
 struct spec_address {
@@ -31,17 +40,21 @@ struct spec_address {
 /** One SPEC. */
 struct spec {
     enum spec_proto proto;
-    unsigned stage;           /**< from 0 */
-    struct spec_address to;   /**< also await's and stop's, 127.0.0.1 when left out */
-    struct spec_address from; /**< also listen's bind */
-    uint16_t port;            /**< 0: none */
-    unsigned ms;              /**< budget, milliseconds */
-    int ttl;                  /**< 0: the system's */
-    uint8_t *send;            /**< owned; NULL: none */
-    size_t send_len;          /**< bytes at send */
-    bool has_recv;            /**< recv was given */
-    size_t recv;              /**< bytes to report */
-    char token[65];           /**< empty: none */
+    unsigned stage;                /**< from 0 */
+    struct spec_address to;        /**< also await's and stop's, 127.0.0.1 when left out */
+    struct spec_address from;      /**< also listen's bind */
+    uint16_t port;                 /**< 0: none */
+    unsigned ms;                   /**< budget, milliseconds */
+    int ttl;                       /**< 0: the system's */
+    uint8_t *send;                 /**< owned; NULL: none */
+    size_t send_len;               /**< bytes at send */
+    bool has_recv;                 /**< recv was given */
+    bool framed;                   /**< tcp: what comes says in two bytes how long it is */
+    size_t recv;                   /**< bytes to report */
+    char token[65];                /**< empty: none */
+    char link[16];                 /**< interface name or index; empty: none */
+    bool has_mark;                 /**< mark was given */
+    uint8_t mark[SPEC_MARK_BYTES]; /**< listen: which frames are looked for */
 };
 
 /** All SPECs of a run. Free with plan_clear(). */

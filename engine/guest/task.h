@@ -1,7 +1,7 @@
 /*
- * One SPEC at work: what the stage loop (attempt.c) and the protocols (probe.c, listen.c, ask.c)
- * know of each other. Everything is non-blocking; one loop drives hundreds side by side. For the
- * guest program only.
+ * One SPEC at work: what the stage loop (attempt.c) and the protocols (probe.c, raw.c, listen.c,
+ * ask.c) know of each other. Everything is non-blocking; one loop drives hundreds side by side. For
+ * the guest program only.
  */
 #ifndef BOXDRILL_GUEST_TASK_H
 #define BOXDRILL_GUEST_TASK_H
@@ -45,6 +45,7 @@ struct task {
 };
 
 extern const struct task_ops probe_ops;  /**< tcp, udp, icmp */
+extern const struct task_ops raw_ops;    /**< frame */
 extern const struct task_ops listen_ops; /**< listen */
 extern const struct task_ops ask_ops;    /**< await, stop */
 

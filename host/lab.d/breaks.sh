@@ -3,7 +3,8 @@
 # what was saved at the break, so that mending does not lean on the thing under test.
 #
 # For each NAME: break_NAME does it, mend_NAME undoes it, whole_NAME and broken_NAME look at the
-# kernel's or the daemon's own state. SAVED is the folder of this break.
+# kernel's or the daemon's own state. SAVED is the folder of this break. Some names are of a family: sibling-udp is
+# sibling_part with PART=udp, reject-host is reject with PART=host.
 
 readonly NET=boxnet GATEWAY=10.88.0.1 PROFILE=box-net ACL=box-isolate
 
@@ -18,9 +19,13 @@ breaks_help() {
   ipv6        the network has IPv6 addresses
   no-egress   the pretend internet's end of the link is down
 TEXT
+    link_help
+    host_help
+    boxes_help
 }
 
-break_names() { breaks_help | awk '{ print $1 }'; }
+# Lines of names begin with two spaces, lines of words with more; a line of neither ends with a colon.
+break_names() { breaks_help | grep -v ':$' | sed -nE 's/^  ([a-z].*)/\1/p' | sed -E 's/  .*//; s/, */\n/g'; }
 
 # --- the two commands ------------------------------------------------------------------------------
 
@@ -57,7 +62,13 @@ take_break_name() {
     break_names | grep -qxF -e "$BREAK" ||
         refuse "$verb: no '$BREAK'; there are: $(break_names | paste -sd' ' -)"
     need_lab
-    FN=${BREAK//-/_}
+    PART=${BREAK#*-}
+    case $BREAK in
+        sibling-routed) FN=sibling_routed ;;
+        sibling-*) FN=sibling_part ;;
+        reject-*) FN=reject ;;
+        *) FN=${BREAK//-/_} ;;
+    esac
     SAVED=$STATE/breaks/$BREAK
 }
 

@@ -20,16 +20,19 @@ static void require(bool what) {
 }
 
 static void check_spec(const struct spec *s, unsigned stages) {
-    bool attempt = s->proto <= SPEC_ICMP;
+    bool attempt = s->proto <= SPEC_FRAME;
 
     require(s->ms >= 1 && s->ms <= SPEC_MAX_MS);
     require(s->send_len <= SPEC_MAX_BYTES && (s->send_len == 0 || s->send));
     require(s->recv <= SPEC_MAX_BYTES);
     require(s->ttl >= 0 && s->ttl <= 255);
     require(s->stage < stages);
-    require((s->port == 0) == (s->proto == SPEC_ICMP));
+    require((s->port == 0) == (s->proto == SPEC_ICMP || s->proto == SPEC_FRAME));
+    require(s->proto != SPEC_FRAME || (s->link[0] && s->send_len >= 14));
+    require(s->proto != SPEC_LISTEN || (s->link[0] != '\0') == s->has_mark);
     require((s->token[0] == '\0') == attempt);
-    require(s->proto == SPEC_LISTEN || s->to.family == AF_INET || s->to.family == AF_INET6);
+    require(s->proto == SPEC_LISTEN || s->proto == SPEC_FRAME || s->to.family == AF_INET ||
+            s->to.family == AF_INET6);
     require(!attempt || s->from.family == AF_UNSPEC || s->from.family == s->to.family);
 }
 

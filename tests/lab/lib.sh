@@ -66,6 +66,22 @@ cells_match() {
     [ "$(verdicts | wc -l)" = "$(in_lab sh -c 'ls /usr/local/share/boxdrill/probes | wc -l')" ]
 }
 
+# only_cells ROW: of the probes that ran exactly the row's differ. A cell may be `ID=A|B`: one of them; `*` in the row:
+# the others are not looked at.
+only_cells() {
+    local cell id seen told=
+    while read -r cell; do
+        [ -n "$cell" ] || continue
+        [ "$cell" != '*' ] || { told='.*'; continue; }
+        id=${cell%%=*} seen=$(verdicts | sed -n "s/^${cell%%=*}=//p")
+        [[ $seen =~ ^(${cell#*=})$ ]] || { echo "    $id is '$seen', not ${cell#*=}"; cat "$DIR/out"; return 1; }
+        told+="${told:+|}${id//./\\.}=.*"
+    done <<<"$(expected_cells "$1")"
+    seen=$(verdicts | grep -v "${HEALTHY[@]}" | grep -vxE "${told:-none}")
+    [ -z "$seen" ] || { echo "    besides: $seen"; cat "$DIR/out"; return 1; }
+    verdicts | grep -q .
+}
+
 # Nothing of a run is left in the lab: no instance (but the one that an operator named like ours), network, ACL or profile, no link, no firewall chain, no
 # folder, no recorded output, no process.
 nothing_left() {

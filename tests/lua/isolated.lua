@@ -13,6 +13,7 @@ end
 
 local check_module = require "check"
 local isolated = require "isolated"
+local outcome = require "outcome"
 
 local UP = { outcome = "reachable", ms = 1 }
 local SILENT = { outcome = "silent", ms = 4000 }
@@ -33,6 +34,9 @@ local function place(label, answer)
     end
     function self.by_hand(_, spec)
         return "ask " .. spec.to
+    end
+    function self.by_hand_text(_, words)
+        return "in the box: " .. words
     end
     return self
 end
@@ -245,7 +249,7 @@ local function sibling(b, seen, identity)
             port = 80,
             info = b.info,
         },
-        targets = { target(80, { on_link = true, up = true }) },
+        targets = b.frames or { target(80, { on_link = true, up = true }) },
         clause = "the clause",
     }
     return test
@@ -313,6 +317,35 @@ for _, key in ipairs { "frames-errno", "frames-more", "frames-lost" } do
     check(key .. ": reachable is reachable", sibling(heard { [key] = "1" }, UP):verdict() == "FAIL")
 end
 check("nothing said of frames", sibling(heard { frames = false }, SILENT):verdict() == "SUSPECT")
+
+-- Frames that are looked for by their mark. Left: it was seen leaving the box, and nobody answers a frame.
+local LEFT = outcome.of_fact { result = "sent", ms = "1000", left = "4" }
+local function frames(fields, seen)
+    fields.watched = fields.watched or "7"
+    local b = heard(fields)
+    b.frames = {}
+    for i = 1, 2 do
+        b.frames[i] = { spec = { proto = "frame" }, mark = i, any = i == 2, what = "b: frame " .. i, listener = true,
+            on_link = true, up = true, by_hand = "ask" }
+    end
+    local test = sibling(b, seen or LEFT)
+    return ("%s %s"):format(test.observations[1].verdict, (test.observations[2] or {}).verdict), test
+end
+check("frames that did not come", frames {} == "PASS PASS", (frames {}))
+check("one that came", frames { marked = "1@02:00:00:00:00:08*4" } == "FAIL PASS")
+check("one that came from another MAC", frames { marked = "12@02:00:00:00:00:08*4;2@02:00:00:00:00:99*1" }
+    == "PASS FAIL")
+check("another frame of A's counts where any does", frames { ["frames-seen"] = "other:?@02:00:00:00:00:08" }
+    == "PASS FAIL")
+check("nobody else's does", frames { ["frames-seen"] = "other:?@02:00:00:00:00:07" } == "PASS PASS")
+check("a listener that saw nothing, not even answers", frames { watched = "0" } == "SUSPECT SUSPECT")
+check("one that never left", frames({}, outcome.of_fact { result = "error", call = "send", errno = "EPERM" })
+    == "SUSPECT SUSPECT")
+check("one that could not be sent", frames({}, outcome.of_fact { result = "failed", call = "socket", errno = "EPERM" })
+    == "ERROR ERROR")
+local _, shown = frames { marked = "1@02:00:00:00:00:99*4" }
+check("how to ask it by hand", shown.observations[1].by_hand == "in the box: ask"
+    and shown.observations[1].reason:find("the frame itself, from 02:00:00:00:00:99", 1, true) ~= nil)
 check("ended by time", sibling(heard { stopped = "0" }, SILENT):verdict() == "SUSPECT")
 check("one address is held by both", sibling(HOLDS, SILENT, {
     address = "10.9.9.8",

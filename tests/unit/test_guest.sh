@@ -147,7 +147,11 @@ test_tcp() {
     listen_on_target
     run a $p,port=80 $p,port=81 $p,port=7001 $p,port=7002 $p,port=7003 $p,port=7004 $p,port=7005 \
         $p,port=80,send=68656c6c6f,recv=5 $p,port=80,send=6869 $p,port=80,recv=9 \
-        $p,port=80,from=10.9.0.5 $p,port=7100 $p,port=80,ttl=1
+        $p,port=80,from=10.9.0.5 $p,port=7100 $p,port=80,ttl=1 \
+        $p,port=80,send=0003414243,recv=99,framed=1 $p,port=80,send=0004414243,recv=99,framed=1
+    expect 14 "proto=tcp result=connected $ms $v4 read=full read-$ms bytes=5 data=0003414243"
+    within 14 0 400
+    expect 15 "proto=tcp result=connected $ms $v4 read=timeout read-$ms bytes=5 data=0004414243"
     expect 1 "proto=tcp result=connected $ms $v4"
     expect 2 "proto=tcp result=error call=async errno=ECONNREFUSED errnum=111 $ms $v4"
     expect 3 "proto=tcp result=error call=async errno=ECONNREFUSED errnum=111 $ms $v4"
@@ -165,7 +169,7 @@ test_tcp() {
     expect 13 "proto=tcp result=error call=async errno=EHOSTUNREACH errnum=113 $ms icmp=11/0 from=10.9.0.1 origin=icmp $v4"
     for i in 1 2 3 4 5 6; do within $i 0 700; done
     stop_on_target
-    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=5 tcp=5 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){5} $frames"
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=7 tcp=7 udp=0 seen=(tcp:10\.9\.0\.5:[0-9]+;?){7} $frames"
 }
 
 test_udp() {
@@ -372,6 +376,53 @@ test_frames_bounds() {
     expect 1 "proto=listen result=listened $ms stopped=0 arrivals=0 tcp=0 udp=0 frames-errno=EPERM"
 }
 
+hex() { od -An -v -tx1 | tr -d ' \n'; }
+
+# Raw frames, and a listener that is told their mark: which of them came, from which MAC, before its own
+# firewall; not those of another mark; and whatever else reaches the link, from others only.
+test_marked() {
+    local mac router m=a1b2c3d4e5f60718 magic i spec=() to
+    mac=$(mac_of a eth0 | tr -d :) router=$(mac_of r eth0 | tr -d :) magic=$(printf bd-frame | hex)
+    local kept=proto=frame,link=eth0,ms=400,send=${router}${mac}88b6$magic${m}09
+    ip netns exec r nft -f - <<'NFT'
+table netdev guest { chain in { type filter hook ingress device eth0 priority 0; policy drop; }; }
+NFT
+    ip netns exec r "$guest" attempt nonce=$nonce \
+        "proto=listen,port=80,ms=60000,token=$token,link=eth0,mark=$m" >/run/listen.out &
+    listener=$!
+    run r "proto=await,port=80,token=$token,ms=5000"
+    i=0
+    # to the router, to all, to two groups (nobody is in the second), with a VLAN tag; and of another mark
+    for to in $router ffffffffffff 01005e000001 01005e7f1234; do
+        i=$((i + 1))
+        spec+=("proto=frame,link=eth0,ms=400,send=$to${mac}88b5$(printf 'xyz' | hex)$magic${m}0$i")
+    done
+    run a "${spec[@]}" "proto=frame,link=eth0,ms=400,send=${router}020000000099810000050800$magic${m}ff" \
+        "proto=frame,link=eth0,ms=400,send=${router}${mac}88b5${magic}ffffffffffffffff01" \
+        "proto=frame,link=eth0,ms=400,send=${router}${mac}88b5${magic}" proto=icmp,to=10.9.0.1,ms=100
+    for i in 1 2 3 4 5 6 7; do expect $i "proto=frame result=sent $ms frames=2 left=2"; done
+    expect 8 "proto=icmp result=timeout .*"
+    ip netns exec r "$guest" attempt nonce=$nonce "proto=stop,port=80,token=$token" >/run/stop.out
+    wait "$listener"
+    out=$(cat /run/listen.out)
+    mac=$(mac_of a eth0)
+    expect 1 "proto=listen result=listened $ms stopped=1 arrivals=0 tcp=0 udp=0 watched=[0-9]+ marked=1@$mac\*2;2@$mac\*2;3@$mac\*2;4@$mac\*2;255@02:00:00:00:00:99\*2 frames=[0-9]+ frames-seen=[^ ]*"
+    checks=$((checks + 1))
+    [[ $out == *"other:?@$mac*2"* && $out == *"icmp:10.9.0.5@$mac"* && $out != *"@$(mac_of r eth0)"* ]] ||
+        fail "what was not marked: two frames of no kind, a ping, none of its own"
+    ip netns exec r nft delete table netdev guest
+    # what does not leave the box is not sent, and is no failure of the system's either
+    ip netns exec a nft -f - <<'NFT'
+table netdev guest { chain out { type filter hook egress device eth0 priority 0; ether type 0x88b6 drop; }; }
+NFT
+    run a "$kept" "proto=frame,link=nolink,ms=100,send=${router}02000000009988b6"
+    ip netns exec a nft delete table netdev guest
+    expect 1 "proto=frame result=error call=send errno=EPERM errnum=1 $ms frames=0 left=0"
+    expect 2 "proto=frame result=failed call=scope errno=ENODEV errnum=19 $ms"
+    run r "proto=listen,port=80,ms=100,token=$token,link=nolink,mark=$m"
+    expect 1 "proto=listen result=listened $ms stopped=0 arrivals=0 tcp=0 udp=0 frames-errno=ENODEV"
+}
+
 # The reply to a datagram comes from the address it was sent to, though another would be routed.
 test_reply_address() {
     listen_on_target
@@ -516,6 +567,11 @@ test_refused() {
         "proto=udp,to=255.255.255.255,port=80,ms=1" "proto=tcp,to=0.0.0.0,port=80,ms=1" "proto=icmp,to=::,ms=1" \
         "proto=tcp,to=::ffff:10.9.1.7,port=80,ms=1" "proto=icmp,to=10.9.1.7,port=1,ms=1" "proto=listen,port=80,ms=1" \
         "proto=listen,port=80,ms=1,token=short" "proto=listen,port=80,ms=1,token=$token,to=10.9.1.7" \
+        "proto=listen,port=80,ms=1,token=$token,mark=0011223344556677" "proto=listen,port=80,ms=1,token=$token,link=eth0" \
+        "proto=listen,port=80,ms=1,token=$token,link=eth0,mark=00112233445566" "proto=frame,link=eth0,ms=1" \
+        "proto=frame,link=eth0,ms=1,send=00112233445566778899aabb08" "proto=frame,link=,ms=1,send=00112233445566778899aabb0800" \
+        "proto=frame,link=eth0,ms=1,send=00112233445566778899aabb0800,to=10.9.1.7" \
+        "proto=frame,link=a123456789012345,ms=1,send=00112233445566778899aabb0800" \
         "proto=frob,to=10.9.1.7,port=80,ms=1" "proto=tcp,,to=10.9.1.7,port=80,ms=1" "proto=tcp,to=10.9.1.7,port=+80,ms=1"; do
         refuse "${a[@]}" "$bad"
         refuse "${a[@]}" proto=icmp,to=127.0.0.1,ms=100 "$bad"

@@ -64,6 +64,9 @@ for i, result in ipairs(engine.all(work)) do
 end
 nft "delete table inet probe"
 
+local refused = not pcall(engine.call, "host.attempt", "proto=frame,link=lo,ms=1,send=00112233445566778899aabb0800")
+passed, failed = passed + (refused and 1 or 0), failed + (refused and 0 or 1)
+
 for _, bad in ipairs { "example.com", "1.1.1.1/x", "", "1.1.1", "::g" } do
     local ok = pcall(engine.call, "host.connect", bad, 80, 1000)
     passed, failed = passed + (ok and 0 or 1), failed + (ok and 1 or 0)
