@@ -197,8 +197,8 @@ static int set_send(struct spec *spec, const char *value) {
 
 static int set_mark(struct spec *spec, const char *value) {
     spec->has_mark = true;
-    return strlen(value) == 2 * SPEC_MARK_BYTES ? parse_hex(value, spec->mark, SPEC_MARK_BYTES)
-                                                : -EINVAL;
+    return strlen(value) == 2 * sizeof(spec->mark) ? parse_hex(value, spec->mark, SPEC_MARK_BYTES)
+                                                   : -EINVAL;
 }
 
 static int set_link(struct spec *spec, const char *value) {

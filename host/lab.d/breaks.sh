@@ -62,6 +62,7 @@ take_break_name() {
     break_names | grep -qxF -e "$BREAK" ||
         refuse "$verb: no '$BREAK'; there are: $(break_names | paste -sd' ' -)"
     need_lab
+    # shellcheck disable=SC2034 # the families read it
     PART=${BREAK#*-}
     case $BREAK in
         sibling-routed) FN=sibling_routed ;;

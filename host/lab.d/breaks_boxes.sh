@@ -16,7 +16,12 @@ TEXT
 
 # our_box SUFFIX: the name of that box of the run under way.
 our_box() { lab_get incus list -f csv -c n | grep -m 1 -E "^bd-[0-9a-f]+-$1\$"; }
-our_boxes() { [ -n "$(our_box a)" ] && [ -n "$(our_box b)" ] || { note "no run has boxes up (drill.lua --hold)"; return 1; }; }
+our_boxes() {
+    if [ -z "$(our_box a)" ] || [ -z "$(our_box b)" ]; then
+        note "no run has boxes up (drill.lua --hold)"
+        return 1
+    fi
+}
 
 # Runs in the box, with what the box has.
 box_do() { lab_do incus exec -T -n "$(our_box "$1")" -- "${@:2}"; }

@@ -79,7 +79,7 @@ broken_resolver() { lets_in "$OTHER_GATEWAY" && dns_answers "$OTHER_GATEWAY"; }
 save_and_break_resolver() {
     our_boxes || return 1
     our_addresses | sed 's/ .*/&&.incus/' | in_lab tee /run/lab-resolver.hosts >"$SAVED/hosts"
-    save_table inet box && let_in "$OTHER_GATEWAY" meta l4proto { tcp, udp } th dport 53 &&
+    save_table inet box && let_in "$OTHER_GATEWAY" meta l4proto '{ tcp, udp }' th dport 53 &&
         lab_do systemd-run -q --unit lab-resolver dnsmasq --keep-in-foreground --conf-file=/dev/null \
             --bind-interfaces --listen-address="$OTHER_GATEWAY" --no-resolv --no-hosts \
             --addn-hosts=/run/lab-resolver.hosts --address=/example.com/198.51.100.80
