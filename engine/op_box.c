@@ -278,9 +278,8 @@ static void push_again(void *data) {
     op_instance_push(data);
 }
 
-/* instance.push PROJECT NAME. The content type matters: with another one Incus 6.0 makes an empty
- * file and says 200. */
-void op_instance_push(struct request *r) {
+/* The content type matters: with another one Incus 6.0 makes an empty file and says 200. */
+static void push_program(struct request *r, const char *program, size_t len) {
     static const char *const headers[] = {"Content-Type: application/octet-stream",
                                           "X-Incus-type: file",
                                           "X-Incus-uid: 0",
@@ -288,6 +287,34 @@ void op_instance_push(struct request *r) {
                                           "X-Incus-mode: 0700",
                                           "X-Incus-write: overwrite",
                                           NULL};
+    char *path = files_path(r);
+    incus_send(&(struct incus_request){.method = "POST",
+                                       .path = path,
+                                       .body = program,
+                                       .body_len = len,
+                                       .headers = headers,
+                                       .timeout_ms = FILE_MS},
+               on_pushed, r);
+    free(path);
+}
+
+static void on_cleared(void *data, const struct incus_reply *reply) {
+    struct request *r = data;
+    size_t len = 0;
+    char *program = read_file(options.guest, GUEST_MAX, &len);
+    (void)reply; /* mostly there was none */
+    if (program) {
+        push_program(r, program, len);
+    } else {
+        forget_pushed(r);
+        reply_errno(r, errno, options.guest);
+    }
+    free(program);
+}
+
+/* instance.push PROJECT NAME. First what is there is taken away: a clone has its source's, perhaps
+ * half of it, and the mode that is sent holds for a new file only. */
+void op_instance_push(struct request *r) {
     if (!ours(r))
         return;
     const struct pushed *there = *find_pushed(r);
@@ -299,23 +326,11 @@ void op_instance_push(struct request *r) {
         timer_start(PUSH_AGAIN_MS, push_again, r);
         return;
     }
-    size_t len = 0;
-    char *program = read_file(options.guest, GUEST_MAX, &len);
-    if (!program) {
-        reply_errno(r, errno, options.guest);
-        return;
-    }
     char *path = files_path(r);
     add_pushed(r);
-    incus_send(&(struct incus_request){.method = "POST",
-                                       .path = path,
-                                       .body = program,
-                                       .body_len = len,
-                                       .headers = headers,
-                                       .timeout_ms = FILE_MS},
-               on_pushed, r);
+    incus_send(&(struct incus_request){.method = "DELETE", .path = path, .timeout_ms = FILE_MS},
+               on_cleared, r);
     free(path);
-    free(program);
 }
 
 void op_instance_unpush(struct request *r) {

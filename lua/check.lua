@@ -206,7 +206,7 @@ function T:isolated(options)
         narrowed[key] = value
     end
     narrowed.targets = asked
-    isolated.measure(self, narrowed)
+    return isolated.measure(self, narrowed)
 end
 
 return check

@@ -39,6 +39,7 @@ local KNOWN = {
     hold = "value",
     ["dry-run"] = "flag",
     ["keep-boxes"] = "flag",
+    ["no-witness"] = "flag",
 }
 
 -- What phase B does, as lines of text.
@@ -224,6 +225,9 @@ local function drill(found)
     if found.live then
         engine.call("live.allow", data.project, found.live)
     end
+    if found["no-witness"] then
+        engine.call("witness.off")
+    end
     engine.call("progress")
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
@@ -239,6 +243,7 @@ local function drill(found)
         cli = drilled,
         without_cli = without,
         left_out = left_out,
+        no_witness = found["no-witness"],
     })
 end
 

@@ -11,6 +11,7 @@ local inet = require "inet"
 local judge = require "judge"
 local outcome = require "outcome"
 local task = require "task"
+local witness = require "witness"
 
 local isolated = {}
 
@@ -89,16 +90,32 @@ local function demand_online(t, round, label, stage, info)
     demand(t, round, reached(t.contract, stage, info), label, words(t.contract, stage, info))
 end
 
+-- An attempt's spec as it is sent: a datagram says something of its own, so that a witness can tell it from
+-- everybody else's.
+local function told_apart(spec)
+    if spec.proto ~= "udp" or spec.send then
+        return spec
+    end
+    local out = { send = guest.nonce() }
+    for key, value in pairs(spec) do
+        out[key] = value
+    end
+    return out
+end
+
 -- The measurement itself: A's controls around the negatives and beside them, in one run.
 local function attempt(t, options, round)
     local source, identity = options.source, options.identity
     local controls = control_specs(t.contract, identity and identity.address)
     local specs = {}
     for i, target in ipairs(options.targets) do
-        specs[i] = target.spec
+        specs[i] = told_apart(target.spec)
     end
     table.move(controls, 1, #controls, #specs + 1, specs)
-    local seen = source:attempt { controls, specs, controls }
+    local seen
+    round.witness = witness.measured(options, function()
+        seen = source:attempt { controls, specs, controls }
+    end)
     local info, label = identity and identity.info, source.label .. " reaches the public internet "
     round.seen = table.move(seen[2], 1, #options.targets, 1, {})
     demand_online(t, round, label .. "before", seen[1], info)
@@ -212,28 +229,46 @@ local function rejects(t, options, round, i)
     return false
 end
 
+-- What arrived at B, by the word of our program there: nil, or text.
+local function told(options, round, target)
+    if not options.holder then
+        return nil
+    elseif target.mark then
+        return arrivals.of_frame(round.came, target, options.sender)
+    end
+    return arrivals.of(round.came, target.spec.proto, options.sender)
+end
+
+-- Why what would be PASS is no proof: nil where it is. What the host's own eyes saw needs nobody's word.
+local function doubt(options, round, word)
+    if word.blind then
+        return word.blind .. ", so it may have arrived"
+    elseif options.holder and round.came.blind and word.column ~= "absent" then
+        return ("%s %s, so its own firewall may have hidden it"):format(options.holder.box.label, round.came.blind)
+    end
+    return nil
+end
+
 -- The table's word on one target of a round whose controls passed.
 local function judged(t, options, round, i)
     local target, seen = options.targets[i], round.seen[i]
+    local word, kind = witness.tell(round.witness, options, i), told(options, round, target)
     target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
-    local kind = options.holder and (target.mark and arrivals.of_frame(round.came, target, options.sender)
-        or not target.mark and arrivals.of(round.came, target.spec.proto, options.sender))
-    if kind then
-        target.witness = "arrived"
-    end
+    target.witness, target.unsent = kind and "arrived" or word.column, word.unsent
     local verdict, reason = judge.isolated(seen, target, t.contract.budgets.routed)
     local row = judge.row(seen, target, t.contract.budgets.routed)
-    if kind then
+    if word.arrived then
+        reason = ("%s (%s)"):format(reason, word.arrived)
+    elseif kind then
         reason = ("%s (%s, as the target's box says)"):format(reason, kind)
-    elseif options.holder and verdict == "PASS" and round.came.blind then
-        verdict = "SUSPECT"
-        reason = ("%s %s, so its own firewall may have hidden it"):format(options.holder.box.label, round.came.blind)
+    elseif verdict == "PASS" and doubt(options, round, word) then
+        verdict, reason, word.doubted = "SUSPECT", doubt(options, round, word), true
     end
     local own = options.identity and holds(options.identity.info, target.spec.to)
     if own then
         verdict, reason = "SUSPECT", "the box holds that address itself: it asked itself"
     end
-    return { verdict = verdict, reason = reason, row = row, seen = seen, target = target, own = own }
+    return { verdict = verdict, reason = reason, row = row, seen = seen, target = target, own = own, word = word }
 end
 
 -- ICMP errors that no closed port sends, but a wall does: no network, no host, prohibited.
@@ -289,7 +324,7 @@ end
 -- Whether the box's own firewall swallows what goes to the same address or range: UDP and ICMP are told so
 -- (EPERM), TCP's SYN is dropped in silence.
 local function is_swallowed(one, all)
-    if one.row ~= "silent" or one.target.guarded then
+    if one.row ~= "silent" or one.target.guarded or one.target.witness then
         return false
     end
     for _, other in ipairs(all) do
@@ -305,13 +340,13 @@ end
 -- The verdict on a target in the light of the others: one with nobody known behind it becomes a note, where it
 -- may be one; a silence that the box may have made itself is no proof.
 local function soften(t, one, all)
-    if one.own then
+    if one.own or one.word.doubted then
         return
     elseif has_no_ipv6(t, one) then
         one.verdict, one.reason = "NOTE", "the box has no IPv6: nothing was asked"
     elseif one.verdict == "PASS" and is_swallowed(one, all) then
         one.verdict, one.reason = "SUSPECT", "the box's own firewall drops what goes there: it says nothing of the wall"
-    elseif one.target.unjudged and one.verdict == "PASS" then
+    elseif one.target.unjudged and one.verdict == "PASS" and not one.target.witness then
         one.verdict = "NOTE"
     elseif one.target.unjudged and one.verdict == "SUSPECT" then
         local why = excuse(one, all)
@@ -349,6 +384,7 @@ local function observe(t, options, one)
     local details = outcome.details(one.seen, spec)
     details.reason, details.clause = one.reason, target.clause or options.clause
     details.listener = target.listener and true or false
+    details.witness = one.word.story or one.word.why and "none: " .. one.word.why
     if target.by_hand then
         details.by_hand = options.source:by_hand_text(target.by_hand)
     elseif not target.mark then
@@ -370,6 +406,7 @@ end
 --   sender: with a holder, how A is recognised among what arrives there, as of arrivals.of
 --   identity: A's, as of Box:identity, where A is a box: B must be another, and A's own addresses are no targets
 --   clause: what the contract says
+-- @return whether the witness told of every target
 function isolated.measure(t, options)
     local round = measure_once(t, options, 1)
     if round.why and online(t, options.source, options.identity, 2) then
@@ -377,11 +414,12 @@ function isolated.measure(t, options)
     end
     if round.why then
         t:suspect("a control failed twice: " .. round.why, { clause = options.clause })
-        return
+        return false
     end
-    local all = {}
+    local all, witnessed = {}, true
     for i = 1, #options.targets do
         all[i] = judged(t, options, round, i)
+        witnessed = witnessed and all[i].word.column ~= nil
     end
     for _, one in ipairs(all) do
         soften(t, one, all)
@@ -390,6 +428,7 @@ function isolated.measure(t, options)
     for _, one in ipairs(all) do
         observe(t, options, one)
     end
+    return witnessed
 end
 
 --- What a measurement between a box and its host stands on: who the box is, and the host's addresses. What

@@ -86,13 +86,15 @@ end
 
 --- The table's row for what was seen.
 -- @param seen { outcome, ms, icmp, ... } as of the outcome module
--- @param target { on_link, guarded, rejects }: whether T is on A's own link; whether A's own kernel is the wall
+-- @param target { on_link, guarded, rejects, unsent }: whether T is on A's own link; whether A's own kernel is the wall
 --   (A is the host), so that an error made there is its doing; whether T's address is known to be rejected
---   at once, so that a late "host unreachable" is no failed ARP
+--   at once, so that a late "host unreachable" is no failed ARP;
+--   whether a witness saw that nothing of it left A
 -- @param routed_ms "host unreachable" later than this may be the host's own failed ARP, in milliseconds. Every
 --   other error is a reject, however late: ICMP errors are rationed, and come with a repeated SYN then
 function judge.row(seen, target, routed_ms)
-    if not target.guarded and is_unsent(seen, target) then
+    local lost = target.unsent and seen.outcome ~= "reachable"
+    if lost or not target.guarded and is_unsent(seen, target) then
         return "unsent"
     elseif seen.outcome ~= "unreachable" then
         return seen.outcome

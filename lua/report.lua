@@ -24,6 +24,21 @@ local function line(style, text)
     engine.call("print", style, text .. "\n")
 end
 
+-- Lines that are printed at once: between two of them another probe's would come.
+local function block()
+    local parts = {}
+    return {
+        -- One line: style, text, and so on.
+        add = function(...)
+            table.move({ ... }, 1, select("#", ...), #parts + 1, parts)
+            parts[#parts] = parts[#parts] .. "\n"
+        end,
+        print = function()
+            engine.call("print", table.unpack(parts))
+        end,
+    }
+end
+
 -- Text of unknown origin that shall stay on one line: the broker lets line breaks through.
 local function flat(text)
     return (tostring(text):gsub("[\r\n\t]+", " "))
@@ -136,20 +151,21 @@ local function seconds(ms)
     return ms and ("%6.1f s"):format(ms / 1000) or ""
 end
 
-local function detail(label, text)
+local function detail(out, label, text)
     if text then
-        line("plain", ("    %-9s %s"):format(label, flat(text)))
+        out.add("plain", ("    %-9s %s"):format(label, flat(text)))
     end
 end
 
 -- One observation that is to be seen.
-local function print_observation(observation)
-    line(STYLE[observation.verdict], ("  %s: %s"):format(observation.verdict, flat(observation.what)))
-    detail("contract", observation.clause)
-    detail("seen", observation.seen)
-    detail("reason", observation.reason)
-    detail("last", observation.last_primitive)
-    detail("by hand", observation.by_hand)
+local function add_observation(out, observation)
+    out.add(STYLE[observation.verdict], ("  %s: %s"):format(observation.verdict, flat(observation.what)))
+    detail(out, "contract", observation.clause)
+    detail(out, "seen", observation.seen)
+    detail(out, "reason", observation.reason)
+    detail(out, "witness", observation.witness)
+    detail(out, "last", observation.last_primitive)
+    detail(out, "by hand", observation.by_hand)
 end
 
 --- Which observations of a result stand beside its verdict: those that made it.
@@ -174,22 +190,20 @@ local function answer_of(result)
 end
 
 local function print_text(result)
-    engine.call("print", STYLE[result.verdict], ("%-8s"):format(result.verdict),
-        "plain", (" %-11s %-62s %s\n"):format(flat(result.id), flat(result.title), seconds(result.ms)))
-    local found = answer_of(result)
+    local out, found = block(), answer_of(result)
+    out.add(STYLE[result.verdict], ("%-8s"):format(result.verdict),
+        "plain", (" %-14s %-62s %s"):format(flat(result.id), flat(result.title), seconds(result.ms)))
     if found then
-        line(STYLE[result.verdict], "  " .. flat(found))
+        out.add(STYLE[result.verdict], "  " .. flat(found))
     end
-    if result.verdict == "PASS" or result.said then
-        return
-    end
-    local shown = report.telling(result)
+    local shown = (result.verdict == "PASS" or result.said) and {} or report.telling(result)
     for i = 1, math.min(#shown, SHOWN) do
-        print_observation(shown[i])
+        add_observation(out, shown[i])
     end
     if #shown > SHOWN then
-        line("dim", ("  and %d more of these (--json has all)"):format(#shown - SHOWN))
+        out.add("dim", ("  and %d more of these (--json has all)"):format(#shown - SHOWN))
     end
+    out.print()
 end
 
 --- Reports one probe's verdict as it comes.
@@ -315,7 +329,7 @@ local CLOSING = {
 -- @param results array as of report.verdict, with phase
 -- @param summary { status, phases, ms, audit, cli, without_cli, left_out }: the exit status, the selected phases, the
 --   run's time; audit is false where no audit block is wanted; the CLI that was drilled, or why none was;
---   the ids of the probes that were not asked
+--   the ids of the probes that were not asked; whether the witness was switched off
 function report.summary(results, summary)
     local counts = report.counts(results)
     if report.is_json() then
@@ -344,6 +358,9 @@ function report.summary(results, summary)
     if summary.left_out and #summary.left_out > 0 then
         line("plain", ("\nNot asked, by --only or --skip: %d probes: %s"):format(
             #summary.left_out, flat(table.concat(summary.left_out, " "))))
+    end
+    if summary.no_witness then
+        line("yellow", "\nWithout a witness: the verdicts rest on the boxes' own word alone.")
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",

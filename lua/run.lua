@@ -12,7 +12,7 @@ as many boxes of their own as they need.
 
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP
-local KNOWN = { ["keep-boxes"] = "flag" }
+local KNOWN = { ["keep-boxes"] = "flag", ["no-witness"] = "flag" }
 
 local function measure(probes, keep)
     local results, rest = session.run_early(probes)
@@ -54,6 +54,9 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
+    if found["no-witness"] then
+        engine.call("witness.off")
+    end
     engine.call("progress")
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
@@ -64,6 +67,7 @@ local function run(found, files)
         phases = phases,
         ms = (engine.clock() - started) * 1000,
         audit = false,
+        no_witness = found["no-witness"],
     })
 end
 

@@ -42,6 +42,7 @@ session.OPTIONS_HELP = [[
   --yes            ask nothing
   --json           one JSON object a line (docs/json.md)
   --box PATH       the box CLI to drill, instead of `box` on PATH
+  --no-witness     look at no packets on the host: judge by the boxes' own word alone
   --site FILE      the site's changes to the contract
   --log FILE       append what was found to a run log (Markdown), all or nothing
 ]]

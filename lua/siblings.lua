@@ -3,12 +3,11 @@
 local box = require "box"
 local dns = require "dns"
 local frame = require "frame"
+local frames = require "frames"
 local inet = require "inet"
 local task = require "task"
 
 local siblings = {}
-
-local MAGIC = "bd-frame" -- docs/guest.md, listen
 
 --- Who two boxes are. What cannot be known is recorded.
 -- @param t @param a @param b boxes @param clause what the contract says
@@ -71,15 +70,15 @@ function siblings.link_local(identity)
 end
 
 -- The targets of isolated.measure that frames are.
-local function targets_of(t, to, me, mark, frames)
+local function targets_of(t, to, me, mark, list)
     local out = {}
-    for i, one in ipairs(frames) do
+    for i, one in ipairs(list) do
         out[i] = {
             spec = {
                 proto = "frame",
                 link = me.link,
                 ms = t.contract.budgets.frame,
-                send = dns.hex(one.bytes(MAGIC .. dns.unhex(mark) .. string.char(i))),
+                send = dns.hex(one.bytes(frames.MAGIC .. dns.unhex(mark) .. string.char(i))),
                 to = one.to,
                 port = one.port,
             },

@@ -31,7 +31,7 @@ end
 local function demand_listeners(t, list)
     for _, proto in ipairs { "tcp", "udp" } do
         if not has_listener(list, proto) then
-            t:suspect(("no %s listener is known on the host: silence proves nothing there"):format(proto), {
+            t:suspect(("no witness, and no %s listener known on the host: silence proves nothing"):format(proto), {
                 clause = CLAUSE,
                 reason = "name one in the site's `listeners`; it must answer the host itself",
             })
@@ -43,7 +43,7 @@ return {
     id = "c.host",
     title = "a box cannot reach its host, on any of its addresses",
     audit = "A2",
-    needs = { "box.exec", "host.connect" },
+    needs = { "box.exec", "host.connect", "witness" },
     boxes = 1,
     run = function(t, box)
         local me, addresses = isolated.ground(t, box, CLAUSE)
@@ -55,7 +55,8 @@ return {
             t:note(box.label .. " has an IPv6 address that is not usable yet")
         end
         isolated.verify(host, list)
-        demand_listeners(t, list)
-        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
+        if not t:isolated { source = box, identity = me, targets = list, clause = CLAUSE } then
+            demand_listeners(t, list)
+        end
     end,
 }

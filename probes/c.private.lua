@@ -7,9 +7,9 @@ local targets = require "targets"
 
 local CLAUSE = "a box reaches no private, link-local or CGNAT address"
 
--- The ranges in which nobody answers the host on a port: that ping alone is dropped there says nothing of the
--- rest. Those of which nothing is asked are not judged, either.
-local function blind_ranges(t, list)
+-- The ranges of which nothing is asked are not judged; nor, without a witness, those in which nobody answers the
+-- host on a port: that ping alone is dropped there says nothing of the rest.
+local function blind_ranges(t, list, witnessed)
     local asked, seen = {}, {}
     for _, target in ipairs(list) do
         asked[target.range] = true
@@ -22,8 +22,8 @@ local function blind_ranges(t, list)
                 reason = "its addresses are excluded, the host's own, or none; a range that is no part of the contract "
                     .. "is taken out with `[RANGE] = false`",
             })
-        elseif not seen[range] then
-            t:suspect(("nobody is known to answer in %s: silence proves nothing there"):format(range), {
+        elseif not seen[range] and not witnessed then
+            t:suspect(("no witness, and nobody is known to answer in %s: silence proves nothing there"):format(range), {
                 clause = CLAUSE,
                 reason = "name a listener there in the site's `listeners`; it must answer the host",
             })
@@ -35,7 +35,7 @@ return {
     id = "c.private",
     title = "a box cannot reach private, link-local and CGNAT ranges",
     audit = "A2",
-    needs = { "box.exec", "host.connect" },
+    needs = { "box.exec", "host.connect", "witness" },
     boxes = 1,
     run = function(t, box)
         local me, addresses = isolated.ground(t, box, CLAUSE)
@@ -44,7 +44,6 @@ return {
         end
         local list = targets.forbidden(t.contract, addresses)
         isolated.verify(host, list)
-        blind_ranges(t, list)
-        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
+        blind_ranges(t, list, t:isolated { source = box, identity = me, targets = list, clause = CLAUSE })
     end,
 }
