@@ -16,6 +16,7 @@ link_help() {
               only IPv4 to everybody, only what is neither IP nor ARP, only what has a VLAN's tag
   sibling-spoof-address, sibling-spoof-mac, sibling-spoof-both
               only what comes from the gateway's address, from another MAC than a box's, from both
+  isolation   port isolation off; the bridge's own rules are left, and drop IPv4 and ARP within the subnet
   sibling-routed
               the ACL lets the boxes' own subnet through: siblings reach each other by way of the gateway
 TEXT
@@ -85,6 +86,12 @@ mend_sibling_part() {
     { ! has_table bridge box || lab_do nft delete table bridge box; } && mend_table &&
         lab_do incus profile device set "$PROFILE" eth0 security.port_isolation=true
 }
+
+# Left is what the contract's table can say on a kernel without `meta ibrname`.
+broken_isolation() { [ "$(isolation)" = false ] && has_table bridge box && ports_isolated 0; }
+whole_isolation() { whole_sibling; }
+save_and_break_isolation() { lab_do incus profile device set "$PROFILE" eth0 security.port_isolation=false; }
+mend_isolation() { lab_do incus profile device set "$PROFILE" eth0 security.port_isolation=true; }
 
 # --- the ACL's rules -----------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
 set -uo pipefail
 # shellcheck source=tests/lab/lib.sh
 . "$(dirname "$0")/lib.sh"
-SOME=(sibling-udp sibling-icmp sibling-arp sibling-ip6 sibling-multicast sibling-spoof-mac sibling-routed)
+SOME=(sibling-udp sibling-icmp sibling-arp sibling-ip6 sibling-multicast sibling-spoof-mac sibling-routed isolation)
 ALL=("${SOME[@]}" sibling-tcp sibling-arp-reply sibling-nd sibling-all-hosts sibling-llmnr sibling-mdns
     sibling-broadcast sibling-other sibling-vlan sibling-spoof-address sibling-spoof-both)
 rounds=1 names=("${SOME[@]}")
