@@ -42,6 +42,9 @@ bool made_pending(void);
 /* Calls back for each to be removed, newest first, with six texts: kind, project, name, run, uuid
  * (or "-"), time. */
 void made_list(void (*each)(void *, const char *), void *data);
+/* Adds a line "KIND NAME (project P)" for each to be removed, newest first, each after a newline.
+ */
+void made_describe(struct buffer *b);
 /* Whether the host's lock is this run's. */
 bool made_locked(void);
 /* The end of the run: a journal in which nothing is left is removed. */

@@ -22,6 +22,9 @@ bool incus_etag_ok(struct request *r, unsigned i);
 bool incus_body(struct request *r, struct buffer *b, unsigned first, const char *always,
                 const struct slice *tag);
 
+/* Whether a list of keys, each whole or up to a `*`, and NULL behind the last, has one. */
+bool incus_key_listed(const char *const *keys, struct slice key);
+
 /* Starts: reads, and writes of networks, ACLs and profiles. */
 void incus_read(struct request *r);
 void incus_write(struct request *r);

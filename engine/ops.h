@@ -58,6 +58,11 @@ void op_own_delete(struct request *r);
 bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
                    struct slice name);
 
+/* Why a network of this run may not have that key or value, or NULL. */
+const char *own_network_refusal(const struct request *r, struct slice key, struct slice value);
+/* Why a NIC of a box or a profile of this run may not have that key or value, or NULL. */
+const char *own_nic_refusal(const struct request *r, struct slice key, struct slice value);
+
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);
