@@ -119,12 +119,14 @@ static int take_over(pid_t *holder) {
     return r;
 }
 
-int made_begin(pid_t *holder) {
+int made_begin(pid_t *holder, struct buffer *left) {
     if (journaled)
         return MADE_FREE;
     int r = take_over(holder);
     if (r == MADE_FREE)
         return r;
+    if (left)
+        made_describe(left);
     /* What is left is not this run's to remove. */
     while (list)
         drop(list);
@@ -161,7 +163,7 @@ int made_add(const char *kind, struct slice project, struct slice name, pid_t by
     static time_t begun_at; /* an instance is as old as its first name: a rename has a second one */
     struct journal_line line = {.extra = "-"};
     pid_t holder = 0;
-    int begun = options.root ? made_begin(&holder) : MADE_FREE; /* a grant of the command line's */
+    int begun = options.root ? made_begin(&holder, NULL) : MADE_FREE; /* a grant of the command line's */
     if (begun != MADE_FREE)
         return begun == MADE_LOCKED ? -EBUSY : begun < 0 ? begun : -EEXIST;
     if (find((struct slice){kind, strlen(kind)}, project, name))

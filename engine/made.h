@@ -10,9 +10,9 @@
 enum made_obstacle { MADE_FREE, MADE_LOCKED, MADE_LEFTOVERS, MADE_UNREADABLE };
 
 /* Takes the host's lock and looks into the journal, once; required before the first made_add.
- * holder: set with MADE_LOCKED. Returns an obstacle (only with MADE_FREE may something be made) or
- * -errno. */
-int made_begin(pid_t *holder);
+ * holder: set with MADE_LOCKED. left: gets what made_describe says of what is in the way, or NULL.
+ * Returns an obstacle (only with MADE_FREE may something be made) or -errno. */
+int made_begin(pid_t *holder, struct buffer *left);
 /* Takes over what an earlier run left, so that the end of this one removes it. The same returns;
  * with MADE_UNREADABLE what could be read was taken over. */
 int made_adopt(pid_t *holder);

@@ -68,6 +68,7 @@ void op_client(struct request *r);
 void op_exec(struct request *r);
 void op_host_addresses(struct request *r);
 void op_host_routes(struct request *r);
+void op_host_clients(struct request *r);
 void op_host_facts(struct request *r);
 void op_host_connect(struct request *r);
 void op_host_attempt(struct request *r);

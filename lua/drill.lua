@@ -4,6 +4,7 @@ local cli = require "cli"
 local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
+local leftovers = require "leftovers"
 local options = require "options"
 local report = require "report"
 local session = require "session"
@@ -224,6 +225,9 @@ local function drill(found)
         return
     end
     engine.call("grant", "box.mint", "box.exec", "box.cli")
+    if not leftovers.may_start() then
+        return
+    end
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)

@@ -40,8 +40,12 @@ local function is_about(operation, runs)
     return false
 end
 
--- Whether nothing of these runs is under way in incusd any more. What cannot be read is no proof.
+-- Whether nothing of these runs is under way in incusd any more: no request of a client that is gone, no operation.
+-- What cannot be read is no proof.
 local function settled(project, runs)
+    if incus.abandoned() ~= 0 then
+        return false
+    end
     local states = incus.operations(project)
     for _, operations in pairs(states or {}) do
         for _, operation in ipairs(operations) do

@@ -1,4 +1,5 @@
 --- Probes alone: `boxdrill run ID...` or `boxdrill run ./FILE...`. As many boxes as they need.
+local leftovers = require "leftovers"
 local report = require "report"
 local session = require "session"
 local start = require "start"
@@ -64,6 +65,9 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
+    if not leftovers.may_start() then
+        return
+    end
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
     local phases = phases_of(probes)
