@@ -114,6 +114,8 @@ static const struct op table[] = {
      "PROJECT NAME ETAG (SECTION NAME KEY VALUE) ...", false, "/1.0/networks/%n?%p", "top,config"},
     {"own.network.delete", GRANT_REHEARSE | GRANT_REVERT, 2, 2, op_own_delete, "PROJECT NAME",
      false, "/1.0/networks/%n?%p", NULL},
+    {"own.network.remake", GRANT_REVERT, 2, 2, op_own_remake, "PROJECT NAME", false,
+     "/1.0/networks?%p", NULL},
     {"own.acl.create", GRANT_REHEARSE, 2, ANY, op_own_create,
      "PROJECT NAME (SECTION NAME KEY VALUE) ...", false, "/1.0/network-acls?%p",
      "top,config,egress,ingress"},

@@ -163,7 +163,8 @@ int made_add(const char *kind, struct slice project, struct slice name, pid_t by
     static time_t begun_at; /* an instance is as old as its first name: a rename has a second one */
     struct journal_line line = {.extra = "-"};
     pid_t holder = 0;
-    int begun = options.root ? made_begin(&holder, NULL) : MADE_FREE; /* a grant of the command line's */
+    int begun =
+        options.root ? made_begin(&holder, NULL) : MADE_FREE; /* a grant of the command line's */
     if (begun != MADE_FREE)
         return begun == MADE_LOCKED ? -EBUSY : begun < 0 ? begun : -EEXIST;
     if (find((struct slice){kind, strlen(kind)}, project, name))
@@ -206,6 +207,11 @@ bool made_has(const char *kind, struct slice project, struct slice name) {
 bool made_by(const char *kind, struct slice project, struct slice name, pid_t by) {
     const struct made *m = find((struct slice){kind, strlen(kind)}, project, name);
     return m && m->by == by;
+}
+
+const char *made_run(const char *kind, struct slice project, struct slice name) {
+    const struct made *m = find((struct slice){kind, strlen(kind)}, project, name);
+    return m ? m->line.run : "";
 }
 
 bool made_instance(struct slice project, struct slice name) {

@@ -35,6 +35,8 @@ bool made_has(const char *kind, struct slice project, struct slice name);
 bool made_instance(struct slice project, struct slice name);
 /* Whether the worker of that pid made it. */
 bool made_by(const char *kind, struct slice project, struct slice name, pid_t by);
+/* The run that made it, or "". */
+const char *made_run(const char *kind, struct slice project, struct slice name);
 /* From here on the instances that are there stay (--keep-boxes). */
 void made_keep(void);
 /* Whether something is to be removed. */

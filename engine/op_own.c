@@ -1,12 +1,17 @@
 /* Networks, ACLs and profiles of this run's own, for rehearsals: named and tagged after the run,
  * noted before they are asked for, and removed at its end. Anybody else's is refused by name. */
+#define _GNU_SOURCE
+#include "job.h"
 #include "json.h"
 #include "made.h"
 #include "op_incus.h"
 #include "ops.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
+#include <dirent.h>
 #include <ifaddrs.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -242,6 +247,31 @@ void op_own_put(struct request *r) {
     buffer_free(&body);
 }
 
+/* Whether a process is the dnsmasq of a network of that name. */
+static bool serves(const char *pid, struct slice name) {
+    char path[64], option[96];
+    size_t len = 0;
+    snprintf(path, sizeof(path), "/proc/%.20s/cmdline", pid);
+    int n = snprintf(option, sizeof(option), "--interface=%.*s", (int)name.len, name.data);
+    char *argv = read_file(path, 1 << 16, &len); /* each word ends with a NUL */
+    bool found = argv && strcmp(basename(argv), "dnsmasq") == 0 &&
+                 memmem(argv, len, option, (size_t)n + 1) != NULL;
+    free(argv);
+    return found;
+}
+
+/* incusd notes a dnsmasq's pid after it has started it. Where it dies between the two, or starts
+ * one while the network is being deleted, nobody ends that one: it is told by the network's name.
+ */
+static void end_dnsmasq(struct slice name) {
+    DIR *all = opendir("/proc");
+    for (struct dirent *e = all ? readdir(all) : NULL; e; e = readdir(all))
+        if (isdigit((unsigned char)e->d_name[0]) && serves(e->d_name, name))
+            kill((pid_t)atoi(e->d_name), SIGKILL);
+    if (all)
+        closedir(all);
+}
+
 /* Answers with what the DELETE came to; that the thing is gone is seen, not believed. */
 struct deletion {
     struct request *r;
@@ -255,6 +285,8 @@ static void on_looked(void *data, const struct incus_reply *reply) {
     broker_changing(-1);
     if (reply->code == CURLE_OK && reply->status == 404) {
         const char *kind = kind_of(r);
+        if (strcmp(kind, "network") == 0)
+            end_dnsmasq(arg(r, 1));
         made_gone((struct slice){kind, strlen(kind)}, arg(r, 0), arg(r, 1));
     }
     if (!incus_failed(r, reply)) {
@@ -297,4 +329,34 @@ void op_own_delete(struct request *r) {
             .method = "DELETE", .path = path, .timeout_ms = WRITE_MS, .wait = true},
         on_deleted, d);
     free(path);
+}
+
+static void on_unlinked(struct request *r, const struct exec_result *result, int error) {
+    (void)result; /* whether it is gone, the creation says */
+    (void)error;
+    struct buffer body = {0};
+    broker_changing(-1);
+    buffer_add_text(&body, "{\"type\":\"bridge\",\"name\":");
+    json_string(&body, arg(r, 1));
+    buffer_add_text(&body, ",\"config\":{\"ipv4.address\":\"none\",\"ipv6.address\":\"none\","
+                           "\"user.boxdrill\":");
+    json_text(&body, made_run("network", arg(r, 0), arg(r, 1)));
+    buffer_add_text(&body, "}}");
+    send_change(r, "POST", &body, NULL);
+    buffer_free(&body);
+}
+
+/* own.network.remake PROJECT NAME: incusd died while it made this network. The bridge, its chains
+ * and its dnsmasq are there, and Incus knows nothing of them: once the bridge is gone, it makes an
+ * empty network of that name, and takes over what it finds; that one can be deleted. */
+void op_own_remake(struct request *r) {
+    if (!ours(r))
+        return;
+    char *name = arg_text(r, 1);
+    job_make_folder();
+    broker_changing(1);
+    job_run(r, (char *[]){"ip", "link", "delete", name, "type", "bridge", NULL}, NULL, READ_MS,
+            on_unlinked);
+    r->cancel = NULL;
+    free(name);
 }

@@ -54,6 +54,7 @@ void op_box_tree(struct request *r);
 void op_own_create(struct request *r);
 void op_own_put(struct request *r);
 void op_own_delete(struct request *r);
+void op_own_remake(struct request *r);
 /* Whether a worker may change one: this run made it, and a probe made it itself. */
 bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
                    struct slice name);

@@ -241,6 +241,9 @@ function incus.delete_own(kind, project, name)
     return metadata(engine.call(("own.%s.delete"):format(kind), project, name))
 end
 
+--- Makes an empty network of what is left of one that incusd died in the making of. @param project @param name
+incus.remake_network = get "own.network.remake"
+
 --- Gives a box of this run a NIC of its own, in place of its profile's.
 -- @param project @param name the box @param device the NIC's name @param keys map of texts, whole
 -- @return the finished operation
