@@ -107,9 +107,9 @@ end
 local function read_own(entry)
     local found, why, code = own.KINDS[entry.kind](entry.project, entry.name)
     if entry.kind == "network" and found and found.managed == false then
-        local made
-        made, why, code = incus.remake_network(entry.project, entry.name)
-        if not made then
+        local remade
+        remade, why, code = incus.remake_network(entry.project, entry.name)
+        if not remade then
             return nil, why, code
         end
         return incus.network(entry.project, entry.name)

@@ -65,7 +65,7 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
-    if not leftovers.may_start() then
+    if question and not leftovers.may_start() then
         return
     end
     local started = engine.clock()
