@@ -31,6 +31,8 @@ static struct {
     int code;       /* what the script asked to exit with; -1: nothing */
     bool script_failed;
     bool revert_failed;
+    bool stopping; /* broker_stop was called */
+    bool stopped;  /* and acted upon */
 } run = {.code = -1};
 
 void broker_changing(int by) {
@@ -39,6 +41,12 @@ void broker_changing(int by) {
 
 void broker_exit_code(int code) {
     run.code = code;
+}
+
+void broker_stop(const char *why) {
+    if (!run.stopping)
+        output_message("%s: the run is stopped, and what it made is removed", why);
+    run.stopping = true;
 }
 
 bool file_trusted(const char *path) {
@@ -80,7 +88,7 @@ static void script_ended(const struct worker *w, const char *how) {
         return;
     if (w->failure)
         output_message("%s", w->failure);
-    else if (*how && !run.interrupts)
+    else if (*how && !run.interrupts && !run.stopping)
         output_message("%s %s; last primitive: %s", w->chunk, how, w->last_op);
     else
         return;
@@ -101,23 +109,47 @@ void worker_ended(struct worker *w, const char *how) {
 /* -- signals --------------------------------------------------------------------------------------
  */
 
-static void interrupt(void) {
+static void end_work(const char *why) {
+    for (struct worker *w = worker_list(); w; w = w->next)
+        if (w->kind != KIND_REVERT)
+            worker_kill(w, why);
+    job_cancel_all();
+}
+
+/* A reader that has read enough (`| head`) is told nothing, unless something was made. */
+static void tell_first(bool closed) {
+    const char *how = closed ? "stdout was closed" : "interrupted";
+    if (run.changing)
+        output_message("%s: waiting for what Incus is in the middle of, then removing what this "
+                       "run made",
+                       how);
+    else if (made_pending())
+        output_message("%s: removing what this run made", how);
+    else if (!closed)
+        output_message("interrupted");
+}
+
+/* "HOW:", what is to be removed, one a line, "ADVICE". */
+static void tell_leftovers(const char *how, const char *advice) {
+    struct buffer b = {0};
+    made_describe(&b);
+    buffer_add(&b, "", 1);
+    output_message("%s:%s\n%s", how, b.data, advice);
+    buffer_free(&b);
+}
+
+static void interrupt(bool closed) {
     run.interrupts++;
     if (run.interrupts == 1) {
-        output_message(run.changing
-                           ? "interrupted: waiting for what Incus is in the middle of, then "
-                             "removing what this run made"
-                           : "interrupted: removing what this run made");
-        for (struct worker *w = worker_list(); w; w = w->next)
-            if (w->kind != KIND_REVERT)
-                worker_kill(w, "the run was interrupted");
-        job_cancel_all();
+        tell_first(closed);
+        end_work("the run was interrupted");
     } else if (run.interrupts == 2 && made_pending()) {
-        output_message("still removing what this run made (interrupt again to leave it behind)");
+        tell_leftovers("still removing what this run made", "interrupt again to leave that behind");
     } else if (run.interrupts > 2) {
-        output_message("abandoned: what this run made is still there, named bd-%s-...", run_id);
+        if (made_pending())
+            tell_leftovers("abandoned; left behind", "'boxdrill journal revert' removes it");
         job_remove_folder();
-        _exit(STATUS_NOT_REVERTED);
+        _exit(made_pending() || run.changing ? STATUS_NOT_REVERTED : STATUS_INTERRUPTED);
     }
 }
 
@@ -128,7 +160,7 @@ static void on_signal(void *data) {
         if (info.ssi_signo == SIGCHLD)
             job_end_strangers();
         else
-            interrupt();
+            interrupt(false);
     }
 }
 
@@ -164,7 +196,11 @@ static void step(void) {
     worker_check_all();
     progress_tick();
     if (output_closed() && run.interrupts == 0)
-        interrupt();
+        interrupt(true);
+    if (run.stopping && !run.stopped) {
+        run.stopped = run.script_failed = true;
+        end_work("the run was stopped");
+    }
 }
 
 /* Probes that were loaded and not run end with the script that loaded them. */
@@ -199,18 +235,6 @@ static void revert(void) {
     run.revert_failed |= made_pending();
 }
 
-static void tell_leftovers_line(void *data, const char *text) {
-    struct buffer *b = data;
-    buffer_printf(b, " %s", text);
-}
-
-static void tell_leftovers(void) {
-    struct buffer b = {0};
-    made_list(tell_leftovers_line, &b);
-    output_message("NOT REVERTED, remove by hand:%.*s", (int)b.len, b.data ? b.data : "");
-    buffer_free(&b);
-}
-
 static int exit_status(void) {
     if (run.revert_failed)
         return STATUS_NOT_REVERTED;
@@ -238,7 +262,8 @@ int broker_run(const char *chunk, char *source, bool shipped) {
     drain();
     revert();
     if (run.revert_failed)
-        tell_leftovers();
+        tell_leftovers("NOT REVERTED", "'boxdrill journal' says how to remove it by hand, "
+                                       "'boxdrill journal revert' tries again");
     made_end();
     job_remove_folder();
     int before = run.interrupts;

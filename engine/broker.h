@@ -169,5 +169,8 @@ char *read_file(const char *path, size_t max, size_t *len);
 int broker_run(const char *chunk, char *source, bool shipped);
 /* +1 when a request that changes something starts, -1 when it ends: the run waits for it. */
 void broker_changing(int by);
+/* Ends the run with what it made removed, soon: what it stands on is broken. The exit status is
+ * then STATUS_UNSURE at least. Said once. */
+void broker_stop(const char *why);
 /* What `exit CODE` asked for. */
 void broker_exit_code(int code);

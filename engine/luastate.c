@@ -73,8 +73,3 @@ lua_State *luastate_open(void) {
     lua_sethook(L, on_count, LUA_MASKCOUNT, HOOK_COUNT);
     return L;
 }
-
-void luastate_close(lua_State *L) {
-    lua_sethook(L, NULL, 0, 0);
-    lua_close(L);
-}

@@ -12,9 +12,8 @@
 #define LUASTATE_SPIN_SECONDS 3
 
 /* Opens a state with base, coroutine, table, string, math, utf8 and os; the caller's prelude makes
- * the allow-list of it. Returns NULL when there is no memory. Close with luastate_close. */
+ * the allow-list of it. Returns NULL when there is no memory. It goes with its process. */
 lua_State *luastate_open(void);
-void luastate_close(lua_State *L);
 
 /* Starts the clock of the spin limit anew: called whenever a reply came in. */
 void luastate_turn(void);

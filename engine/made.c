@@ -68,6 +68,19 @@ static int note(const struct made *m, const char *verb) {
     return journal_append(&line);
 }
 
+/* As note, for what a run cannot go on without: where it cannot be written (a full disk), the run
+ * is at its end. */
+static int must_note(const struct made *m, const char *verb) {
+    char why[160];
+    int r = note(m, verb);
+    if (r < 0) {
+        snprintf(why, sizeof(why), "%s: the journal cannot be written: %s", JOURNAL_FILE,
+                 strerror(-r));
+        broker_stop(why);
+    }
+    return r;
+}
+
 /* -- the journal of earlier runs ----------------------------------------------------------------
  */
 
@@ -106,12 +119,14 @@ static int take_over(pid_t *holder) {
     return r;
 }
 
-int made_begin(pid_t *holder) {
+int made_begin(pid_t *holder, struct buffer *left) {
     if (journaled)
         return MADE_FREE;
     int r = take_over(holder);
     if (r == MADE_FREE)
         return r;
+    if (left)
+        made_describe(left);
     /* What is left is not this run's to remove. */
     while (list)
         drop(list);
@@ -147,20 +162,25 @@ int made_show(void (*each)(void *, const char *), void *data) {
 /* Notes one thing; extra as of struct journal_line. */
 static int add(const char *kind, struct slice project, struct slice name, const char *extra,
                pid_t by) {
-    struct journal_line line = {.time = time(NULL)};
+    static time_t begun_at; /* an instance is as old as its first name: a rename has a second one */
+    struct journal_line line = {0};
     pid_t holder = 0;
-    int begun = options.root ? made_begin(&holder) : MADE_FREE; /* a grant of the command line's */
+    int begun =
+        options.root ? made_begin(&holder, NULL) : MADE_FREE; /* a grant of the command line's */
     if (begun != MADE_FREE)
         return begun == MADE_LOCKED ? -EBUSY : begun < 0 ? begun : -EEXIST;
     if (find((struct slice){kind, strlen(kind)}, project, name))
         return 0;
     snprintf(line.extra, sizeof(line.extra), "%s", extra);
+    if (!begun_at)
+        begun_at = time(NULL);
+    line.time = begun_at;
     snprintf(line.kind, sizeof(line.kind), "%s", kind);
     snprintf(line.run, sizeof(line.run), "%s", run_id);
     copy_text(line.project, sizeof(line.project), project);
     copy_text(line.name, sizeof(line.name), name);
     struct made *m = push(&line, by);
-    int r = note(m, "made");
+    int r = must_note(m, "made");
     if (r < 0)
         drop(m);
     return r;
@@ -197,16 +217,14 @@ int made_uuid(struct slice project, struct slice name, struct slice uuid) {
     if (!m)
         return -ENOENT;
     copy_text(m->line.extra, sizeof(m->line.extra), uuid);
-    return note(m, "uuid");
+    return must_note(m, "uuid");
 }
 
 int made_gone(struct slice kind, struct slice project, struct slice name) {
     struct made *m = find(kind, project, name);
     if (!m)
         return -ENOENT;
-    int r = note(m, "gone");
-    if (r < 0) /* no harm: it will be looked for once more */
-        output_message("%s: %s", JOURNAL_FILE, strerror(-r));
+    (void)note(m, "gone"); /* where that fails, no harm: it would be looked for once more */
     drop(m);
     return 0;
 }
@@ -220,6 +238,11 @@ bool made_by(const char *kind, struct slice project, struct slice name, pid_t by
     return m && m->by == by;
 }
 
+const char *made_run(const char *kind, struct slice project, struct slice name) {
+    const struct made *m = find((struct slice){kind, strlen(kind)}, project, name);
+    return m ? m->line.run : "";
+}
+
 bool made_instance(struct slice project, struct slice name) {
     return made_has("instance", project, name);
 }
@@ -228,9 +251,7 @@ void made_keep(void) {
     for (struct made *m = list; m; m = m->next) {
         if (m->kept || strcmp(m->line.kind, "instance") != 0)
             continue;
-        m->kept = true;
-        if (note(m, "kept") < 0)
-            output_message("%s: that %s is kept could not be written", JOURNAL_FILE, m->line.name);
+        m->kept = must_note(m, "kept") == 0; /* what is not noted as kept would stand in the way */
     }
 }
 
@@ -252,6 +273,12 @@ void made_list(void (*each)(void *, const char *), void *data) {
         for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
             each(data, texts[i]);
     }
+}
+
+void made_describe(struct buffer *b) {
+    for (const struct made *m = list; m; m = m->next)
+        if (!m->kept)
+            buffer_printf(b, "\n  %s %s (project %s)", m->line.kind, m->line.name, m->line.project);
 }
 
 bool made_locked(void) {

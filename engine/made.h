@@ -10,9 +10,9 @@
 enum made_obstacle { MADE_FREE, MADE_LOCKED, MADE_LEFTOVERS, MADE_UNREADABLE };
 
 /* Takes the host's lock and looks into the journal, once; required before the first made_add.
- * holder: set with MADE_LOCKED. Returns an obstacle (only with MADE_FREE may something be made) or
- * -errno. */
-int made_begin(pid_t *holder);
+ * holder: set with MADE_LOCKED. left: gets what made_describe says of what is in the way, or NULL.
+ * Returns an obstacle (only with MADE_FREE may something be made) or -errno. */
+int made_begin(pid_t *holder, struct buffer *left);
 /* Takes over what an earlier run left, so that the end of this one removes it. The same returns;
  * with MADE_UNREADABLE what could be read was taken over. */
 int made_adopt(pid_t *holder);
@@ -41,6 +41,8 @@ bool made_has(const char *kind, struct slice project, struct slice name);
 bool made_instance(struct slice project, struct slice name);
 /* Whether the worker of that pid made it. */
 bool made_by(const char *kind, struct slice project, struct slice name, pid_t by);
+/* The run that made it, or "". */
+const char *made_run(const char *kind, struct slice project, struct slice name);
 /* From here on the instances that are there stay (--keep-boxes). */
 void made_keep(void);
 /* Whether something is to be removed. */
@@ -48,6 +50,9 @@ bool made_pending(void);
 /* Calls back for each to be removed, newest first, with six texts: kind, project, name, run, uuid
  * (or "-"), time. */
 void made_list(void (*each)(void *, const char *), void *data);
+/* Adds a line "KIND NAME (project P)" for each to be removed, newest first, each after a newline.
+ */
+void made_describe(struct buffer *b);
 /* Whether the host's lock is this run's. */
 bool made_locked(void);
 /* The end of the run: a journal in which nothing is left is removed. */

@@ -141,24 +141,6 @@ void op_instance_stop(struct request *r) {
         change(r, "PUT", "/1.0/instances/%n/state?%p", stop_body, STATE_MS);
 }
 
-/* What a NIC of a box of ours may be: on a network that this run made, or the one named with
- * --live, and on no other. */
-static const char *bad_nic(struct request *r, struct slice key, struct slice value) {
-    static const char *const keys[] = {"name", "security.port_isolation", "security.mac_filtering",
-                                       "security.ipv4_filtering", "security.ipv6_filtering"};
-    if (slice_is(key, "type"))
-        return slice_is(value, "nic") ? NULL : "the type is nic";
-    if (slice_is(key, "network"))
-        return own_may_touch(r->worker, "network", arg(r, 0), value) ||
-                       live_may_touch(arg(r, 0), value)
-                   ? NULL
-                   : "this run made no such network";
-    for (size_t i = 0; i < sizeof(keys) / sizeof(*keys); i++)
-        if (slice_is(key, keys[i]))
-            return NULL;
-    return "that key is not set by boxdrill";
-}
-
 /* instance.device PROJECT NAME DEVICE KEY VALUE...: the box's own NIC, in place of its profile's.
  */
 void op_instance_device(struct request *r) {
@@ -170,7 +152,7 @@ void op_instance_device(struct request *r) {
     buffer_add_text(&body, ":{");
     const char *why = (r->argc - 3) % 2 ? "a key without a value" : NULL;
     for (unsigned i = 3; i + 1 < r->argc && !why; i += 2) {
-        why = bad_nic(r, arg(r, i), arg(r, i + 1));
+        why = own_nic_refusal(r, arg(r, i), arg(r, i + 1));
         buffer_add_text(&body, i > 3 ? "," : "");
         json_string(&body, arg(r, i));
         buffer_add_text(&body, ":");

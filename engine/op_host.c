@@ -1,5 +1,6 @@
 /* What the host itself says: its addresses, its routes, and facts. Read-only. */
 #define _GNU_SOURCE
+#include "incus.h"
 #include "job.h"
 #include "ops.h"
 
@@ -18,6 +19,12 @@ void op_host_addresses(struct request *r) {
 /* Of every table, so that a VPN's own are seen too. */
 void op_host_routes(struct request *r) {
     job_read(r, (char *[]){"ip", "-4", "-j", "route", "show", "table", "all", NULL}, NULL, READ_MS);
+}
+
+/* Who is connected to incusd. */
+void op_host_clients(struct request *r) {
+    job_read(r, (char *[]){"ss", "-x", "-n", "-H", "src", (char *)incus_socket(), NULL}, NULL,
+             READ_MS);
 }
 
 static void add_fact(struct request *r, const char *name, const char *value) {

@@ -3,6 +3,7 @@
 
 #include "json.h"
 #include "made.h"
+#include "ops.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -110,25 +111,6 @@ static bool starts(struct slice s, const char *prefix, size_t n) {
 static const char *const instance_keys[] = {"user.*", "limits.memory", NULL};
 static const char *const network_keys[] = {"ipv4.*", "ipv6.*",      "dns.*", "security.acls*",
                                            "user.*", "raw.dnsmasq", NULL};
-/* A rehearsal's own network: nothing that reaches beyond its bridge (host routes, gateways,
- * tunnels, other links). It is written back whole, with what Incus itself noted. */
-static const char *const own_network_keys[] = {"ipv4.address",
-                                               "ipv4.dhcp*",
-                                               "ipv4.nat*",
-                                               "ipv4.firewall*",
-                                               "ipv6.address",
-                                               "ipv6.dhcp*",
-                                               "ipv6.nat*",
-                                               "ipv6.firewall*",
-                                               "dns.mode",
-                                               "dns.domain",
-                                               "dns.search",
-                                               "security.acls*",
-                                               "user.*",
-                                               "volatile.*",
-                                               "bridge.mtu",
-                                               "raw.dnsmasq",
-                                               NULL};
 static const char *const nic_keys[] = {"type",   "name",   "network",  "security.*",
                                        "ipv4.*", "ipv6.*", "limits.*", NULL};
 static const char *const root_keys[] = {"type", "path", "pool", "size", "size.*", "limits.*", NULL};
@@ -136,7 +118,7 @@ static const char *const rule_keys[] = {
     "action",    "source",    "destination", "protocol",    "source_port", "destination_port",
     "icmp_type", "icmp_code", "state",       "description", NULL};
 
-static bool listed(const char *const *keys, struct slice key) {
+bool incus_key_listed(const char *const *keys, struct slice key) {
     for (; *keys; keys++) {
         size_t n = strlen(*keys);
         bool prefix = (*keys)[n - 1] == '*';
@@ -159,18 +141,18 @@ static bool device_is(struct quads q, struct slice name, const char *type) {
 /* Why a quadruple of a device may not be sent, or NULL. */
 static const char *device_refusal(struct quads q, const struct slice *s) {
     if (device_is(q, s[1], "nic"))
-        return listed(nic_keys, s[2]) ? NULL : "boxdrill does not write that key of a NIC";
+        return incus_key_listed(nic_keys, s[2]) ? NULL
+                                                : "boxdrill does not write that key of a NIC";
     if (!device_is(q, s[1], "disk"))
         return "a device is a NIC or the root disk, and says so in its type";
     if (slice_is(s[2], "path") && !slice_is(s[3], "/"))
         return "the only disk is the root disk";
-    return listed(root_keys, s[2]) ? NULL : "boxdrill does not write that key of a disk";
+    return incus_key_listed(root_keys, s[2]) ? NULL : "boxdrill does not write that key of a disk";
 }
 
 static const char *const *config_keys(const char *op) {
-    if (strncmp(op, "network.", 8) == 0)
-        return network_keys;
-    return strncmp(op, "own.network.", 12) == 0 ? own_network_keys : instance_keys;
+    return strncmp(op, "network.", 8) == 0 || strncmp(op, "own.network.", 12) == 0 ? network_keys
+                                                                                   : instance_keys;
 }
 
 /* Why a quadruple may not be sent, or NULL. */
@@ -181,8 +163,8 @@ static const char *refusal(const struct op *op, struct quads q, const struct sli
     if (slice_is(s[0], "profiles"))
         return NULL;
     bool ok = slice_is(s[0], "top")      ? slice_is(s[2], "description")
-              : slice_is(s[0], "config") ? listed(keys, s[2])
-                                         : listed(rule_keys, s[2]);
+              : slice_is(s[0], "config") ? incus_key_listed(keys, s[2])
+                                         : incus_key_listed(rule_keys, s[2]);
     if (ok && slice_is(s[2], "raw.dnsmasq") && !safe_dnsmasq(s[3]))
         return "only no-resolv, dhcp-ignore-names and server= lines";
     return ok ? NULL : "boxdrill does not write that key";
@@ -199,11 +181,53 @@ static bool allows(const char *list, struct slice word) {
     return false;
 }
 
+static bool has_control(struct slice s) {
+    for (size_t i = 0; i < s.len; i++)
+        if ((unsigned char)s.data[i] < 0x20 || s.data[i] == 0x7f)
+            return true;
+    return false;
+}
+
+static bool same(struct slice a, struct slice b) {
+    return a.len == b.len && memcmp(a.data, b.data, a.len) == 0;
+}
+
+/* A key that is there twice is checked by its first and read by its last. */
+static bool is_twice(struct quads q, const struct slice *s) {
+    for (const struct slice *o = q.strings; o < s; o += QUAD)
+        if (same(o[0], s[0]) && same(o[1], s[1]) && same(o[2], s[2]))
+            return true;
+    return false;
+}
+
+/* Why any quadruple may not be sent, whatever its section; or NULL. */
+static const char *malformed(struct quads q, const struct slice *s) {
+    if (has_control(s[1]) || has_control(s[2]) ||
+        (has_control(s[3]) && !slice_is(s[2], "raw.dnsmasq"))) /* its lines are looked at */
+        return "it has a control character";
+    if (slice_is(s[2], "user.boxdrill"))
+        return "that key is the broker's own";
+    return is_twice(q, s) ? "it is there twice" : NULL;
+}
+
+/* Why a quadruple may not be sent to what is the run's own, or NULL. */
+static const char *own_refusal(const struct request *r, struct quads q, const struct slice *s) {
+    if (slice_is(s[0], "devices") && device_is(q, s[1], "nic"))
+        return own_nic_refusal(r, s[2], s[3]);
+    return slice_is(s[0], "config") && strncmp(r->op->name, "own.network.", 12) == 0
+               ? own_network_refusal(r, s[2], s[3])
+               : NULL;
+}
+
 static bool body_allowed(struct request *r, struct quads q) {
     for (unsigned i = 0; i < q.count; i += QUAD) {
         const struct slice *s = q.strings + i;
         const char *why =
-            allows(r->op->body, s[0]) ? refusal(r->op, q, s) : "that section is not allowed here";
+            allows(r->op->body, s[0]) ? malformed(q, s) : "that section is not allowed here";
+        if (!why)
+            why = refusal(r->op, q, s);
+        if (!why && strncmp(r->op->name, "own.", 4) == 0)
+            why = own_refusal(r, q, s);
         if (why) {
             reply_error(r, "EINVAL", "%s: %.*s %.*s: %s", r->op->name, (int)s[0].len, s[0].data,
                         (int)s[2].len, s[2].data, why);

@@ -27,6 +27,8 @@ bool incus_body(struct request *r, struct buffer *b, unsigned first, const char 
  * broker_changing. */
 void incus_remove(struct request *r, const char *kind, const char *path,
                   void (*gone)(const struct request *));
+/* Whether a list of keys, each whole or up to a `*`, and NULL behind the last, has one. */
+bool incus_key_listed(const char *const *keys, struct slice key);
 
 /* Starts: reads, and writes of networks, ACLs and profiles. */
 void incus_read(struct request *r);

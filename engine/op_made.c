@@ -3,6 +3,7 @@
 #include "journal.h"
 #include "made.h"
 #include "ops.h"
+#include "output.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -29,8 +30,12 @@ void op_made_uuid(struct request *r) {
         reply_ok(r);
 }
 
-/* made.foreign KIND PROJECT NAME: what has that name now is somebody else's, and is left alone. */
+/* made.foreign KIND PROJECT NAME: what has that name now is somebody else's, and is left alone; the
+ * operator is told. */
 void op_made_foreign(struct request *r) {
+    output_message("%.*s %.*s (project %.*s) is not what the run made, and is left alone",
+                   (int)arg(r, 0).len, arg(r, 0).data, (int)arg(r, 2).len, arg(r, 2).data,
+                   (int)arg(r, 1).len, arg(r, 1).data);
     if (made_gone(arg(r, 0), arg(r, 1), arg(r, 2)) < 0)
         reply_error(r, "ENOENT", "made.foreign: this run made no such thing");
     else

@@ -258,24 +258,26 @@ static void refuse_start(struct request *r, enum exit_status status, const char 
 
 static bool may_begin(struct request *r) {
     pid_t holder = 0;
-    char why[160];
-    int found = made_begin(&holder);
-    if (found == MADE_FREE)
-        return true;
+    struct buffer left = {0}, why = {0};
+    int found = made_begin(&holder, &left);
     if (found == MADE_LOCKED)
-        snprintf(why, sizeof(why), "another run is changing this host: process %d", (int)holder);
+        buffer_printf(&why, "another run is changing this host: process %d", (int)holder);
     else if (found == MADE_LEFTOVERS)
-        snprintf(why, sizeof(why),
-                 "an earlier run left something behind: 'boxdrill journal' "
-                 "shows it, 'boxdrill journal revert' removes it");
+        buffer_printf(&why,
+                      "an earlier run left something behind:%.*s\n'boxdrill journal' shows it, "
+                      "'boxdrill journal revert' removes it",
+                      (int)left.len, left.data ? left.data : "");
     else if (found == MADE_UNREADABLE)
-        snprintf(why, sizeof(why),
-                 "the journal of an earlier run cannot be read: see 'boxdrill "
-                 "journal'");
-    else
-        snprintf(why, sizeof(why), "the journal: %s", strerror(-found));
-    refuse_start(r, STATUS_REFUSED, why);
-    return false;
+        buffer_add_text(&why,
+                        "the journal of an earlier run cannot be read: see 'boxdrill journal'");
+    else if (found != MADE_FREE)
+        buffer_printf(&why, "the journal: %s", strerror(-found));
+    buffer_add(&why, "", 1);
+    if (found != MADE_FREE)
+        refuse_start(r, STATUS_REFUSED, why.data);
+    buffer_free(&left);
+    buffer_free(&why);
+    return found == MADE_FREE;
 }
 
 static void on_granted(struct request *r, bool yes) {

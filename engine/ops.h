@@ -54,6 +54,7 @@ void op_box_tree(struct request *r);
 void op_own_create(struct request *r);
 void op_own_put(struct request *r);
 void op_own_delete(struct request *r);
+void op_own_remake(struct request *r);
 /* Whether a worker may change one: this run made it, and a probe made it itself. */
 bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
                    struct slice name);
@@ -69,12 +70,17 @@ bool live_may_touch(struct slice project, struct slice network);
  * -errno: -ELOOP for a symbolic link, -EINVAL for what is no file. */
 int log_open(const char *path);
 void op_log_append(struct request *r);
+/* Why a network of this run may not have that key or value, or NULL. */
+const char *own_network_refusal(const struct request *r, struct slice key, struct slice value);
+/* Why a NIC of a box or a profile of this run may not have that key or value, or NULL. */
+const char *own_nic_refusal(const struct request *r, struct slice key, struct slice value);
 
 /* op_client.c, op_exec.c, op_host.c, op_connect.c, op_nft.c, op_firewall.c, op_made.c */
 void op_client(struct request *r);
 void op_exec(struct request *r);
 void op_host_addresses(struct request *r);
 void op_host_routes(struct request *r);
+void op_host_clients(struct request *r);
 void op_host_facts(struct request *r);
 void op_host_connect(struct request *r);
 void op_host_attempt(struct request *r);

@@ -185,11 +185,12 @@ static void reset_signals(void) {
     sigset_t none;
     sigemptyset(&none);
     sigprocmask(SIG_SETMASK, &none, NULL);
-    /* The terminal's Ctrl-C goes to the whole process group: the broker decides, not we. */
+    /* The terminal's Ctrl-C and timeout(1)'s TERM go to the whole process group, to what reverts
+     * the run as well: the broker decides, not we. */
     signal(SIGINT, SIG_IGN);
     signal(SIGQUIT, SIG_IGN);
     signal(SIGHUP, SIG_IGN);
-    signal(SIGTERM, SIG_DFL);
+    signal(SIGTERM, SIG_IGN);
     signal(SIGPIPE, SIG_IGN);
 }
 

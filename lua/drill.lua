@@ -4,6 +4,7 @@ local cli = require "cli"
 local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
+local leftovers = require "leftovers"
 local live = require "live"
 local mint = require "mint"
 local report = require "report"
@@ -222,6 +223,9 @@ local function drill(found)
         return
     end
     engine.call("grant", "box.mint", "box.exec", "box.cli", "rehearse")
+    if not leftovers.may_start() then
+        return
+    end
     if found.live then
         engine.call("live.allow", data.project, found.live)
     end

@@ -1,4 +1,5 @@
 --- What runs left behind, as the journal has it; `revert` removes it.
+local leftovers = require "leftovers"
 local options = require "options"
 local report = require "report"
 
@@ -6,7 +7,8 @@ local USAGE, REFUSED = 2, 4
 local HELP = [[
 usage: boxdrill journal [revert] [options]
 
-Shows what an earlier run made on this host and did not remove, because it or the host was killed;
+Shows what an earlier run made on this host and did not remove, because it or the host was killed, and what
+carries the tag of a run that no journal knows (that is left to you, with the commands that remove it);
 `revert` removes it: asks first, waits until nothing of that run is under way in Incus, deletes what is
 still that run's own, and looks whether it is gone. Doing it twice is harmless.
 
@@ -28,37 +30,53 @@ local function finish(code, message, style)
     engine.call("exit", code)
 end
 
--- The journal's file, its state, and its entries that are open.
-local function read()
-    local texts = table.pack(engine.call("journal.show"))
-    if not texts[1] then
-        return nil, texts[2]
+local function say(entry)
+    report.say(("%s  %-8s %s (project %s), made %s by run %s"):format(entry.state, entry.kind, entry.name,
+        entry.project, os.date("!%Y-%m-%d %H:%M:%SZ", entry.time), entry.run))
+    local by_hand = leftovers.by_hand(entry.kind, entry.project, entry.name)
+    if entry.state == "open" and by_hand then
+        report.say("      by hand: " .. by_hand, "dim")
     end
-    local open = {}
-    for i = 3, texts.n - 5, 6 do
-        local entry = {
-            state = texts[i], run = texts[i + 1], kind = texts[i + 2],
-            project = texts[i + 3], name = texts[i + 4], time = tonumber(texts[i + 5]),
-        }
-        report.say(("%s  %-8s %s (project %s), made %s by run %s"):format(entry.state, entry.kind, entry.name,
-            entry.project, os.date("!%Y-%m-%d %H:%M:%SZ", entry.time), entry.run))
-        if entry.state == "open" then
-            open[#open + 1] = entry
-        end
-    end
-    return { file = texts[1], state = texts[2]:match("%S+"), open = open }
 end
 
+-- The journal, said; `open`: how many of its entries are.
+local function read()
+    local journal, why = leftovers.journal()
+    if not journal then
+        return nil, why
+    end
+    journal.open = 0
+    for _, entry in ipairs(journal.entries) do
+        say(entry)
+        journal.open = journal.open + (entry.state == "open" and 1 or 0)
+    end
+    return journal
+end
+
+-- What is in no journal is said, and left to the operator. @return whether there is something
+local function say_untracked()
+    local text, why = leftovers.say_untracked()
+    if text or why then
+        report.say(text or "what is in no journal could not be looked for: " .. why, "yellow")
+    end
+    return text ~= nil
+end
+
+-- Takes over what is open; where nothing is, a journal that has no entries goes all the same (root's to remove).
 local function revert(journal)
-    if #journal.open == 0 and journal.state == "whole" then
-        return report.say("Nothing to revert.", "green")
-    elseif engine.call("confirm", "Remove what is open?") ~= "1" then
+    local open = journal.open > 0 or journal.state ~= "whole"
+    if open and engine.call("confirm", "Remove what is open?") ~= "1" then
         return finish(USAGE, "not agreed to: nothing was done (--yes agrees beforehand)")
     end
-    engine.call("grant", "journal")
-    local done, why = engine.call("journal.adopt")
+    local done, why = true, nil
+    if open or report.options().root == "1" then
+        engine.call("grant", "journal")
+        done, why = engine.call("journal.adopt")
+    end
     if not done and why then
         finish(REFUSED, why, "red")
+    elseif not open then
+        report.say("Nothing to revert.", "green")
     end
 end
 
@@ -78,10 +96,13 @@ local function main(...)
     if TEXT[journal.state] then
         report.say(("%s: %s"):format(journal.file, TEXT[journal.state]), "yellow")
     end
+    local untracked = say_untracked()
     if rest[1] == "revert" then
         return revert(journal)
-    elseif #journal.open > 0 or journal.state ~= "whole" then
+    elseif journal.open > 0 or journal.state ~= "whole" then
         return finish(REFUSED, "'boxdrill journal revert' removes it.")
+    elseif untracked then
+        return engine.call("exit", REFUSED)
     end
     report.say("Nothing is left behind.", "green")
 end

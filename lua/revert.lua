@@ -41,8 +41,12 @@ local function is_about(operation, runs)
     return false
 end
 
--- Whether nothing of these runs is under way in incusd any more. What cannot be read is no proof.
+-- Whether nothing of these runs is under way in incusd any more: no request of a client that is gone, no operation.
+-- What cannot be read is no proof.
 local function settled(project, runs)
+    if incus.abandoned() ~= 0 then
+        return false
+    end
     local states = incus.operations(project)
     for _, operations in pairs(states or {}) do
         for _, operation in ipairs(operations) do
@@ -99,10 +103,24 @@ local function remove_instance(entry)
     return true
 end
 
+-- What of a network, an ACL or a profile is there. Where incusd died in the making of a network, its bridge is there,
+-- and is none of Incus's: it is made one of them again, to be deleted by Incus with all that belongs to it.
+local function read_own(entry)
+    local found, why, code = own.KINDS[entry.kind](entry.project, entry.name)
+    if entry.kind == "network" and found and found.managed == false then
+        local remade
+        remade, why, code = incus.remake_network(entry.project, entry.name)
+        if not remade then
+            return nil, why, code
+        end
+        return incus.network(entry.project, entry.name)
+    end
+    return found, why, code
+end
+
 -- Removes a network, an ACL or a profile: ours when it carries the tag of the run that made it. The same returns.
 local function remove_own(entry)
-    local read = own.KINDS[entry.kind]
-    local found, why, code = read(entry.project, entry.name)
+    local found, why, code = read_own(entry)
     if not found and not incus.missing(code) then
         return nil, ("%s %s: %s"):format(entry.kind, entry.name, why)
     elseif found and (found.config or {})[own.TAG] ~= entry.run then
@@ -110,7 +128,7 @@ local function remove_own(entry)
         return true
     end
     local _, trouble = incus.delete_own(entry.kind, entry.project, entry.name) -- also when it is missing
-    if not incus.missing(select(3, read(entry.project, entry.name))) then
+    if not incus.missing(select(3, own.KINDS[entry.kind](entry.project, entry.name))) then
         return nil, ("%s %s is still there: %s"):format(entry.kind, entry.name, tostring(trouble))
     end
     return true

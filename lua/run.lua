@@ -1,5 +1,6 @@
 --- Probes alone: `boxdrill run ID...` or `boxdrill run ./FILE...`. As many boxes as they need.
 local incus = require "incus"
+local leftovers = require "leftovers"
 local report = require "report"
 local session = require "session"
 local start = require "start"
@@ -54,6 +55,9 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
+    if question and not leftovers.may_start() then
+        return
+    end
     if found["no-witness"] then
         engine.call("witness.off")
     end

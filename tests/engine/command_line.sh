@@ -64,6 +64,7 @@ loud=$(script loud <<<'for i = 1, 200000 do print("line " .. i) end')
 timeout -k 5 60 "$BOXDRILL" "$loud" 2>"$DIR/err" | head -n 1 >"$DIR/out"
 status=${PIPESTATUS[0]}
 check "a closed stdout interrupts (status $status)" [ "$status" = 130 ]
+check "where nothing was made, without a word" [ ! -s "$DIR/err" ]
 slow=$(timeout -k 5 60 "$BOXDRILL" "$loud" | { sleep 1; wc -l; })
 check "a slow reader gets everything ($slow lines)" [ "$slow" = 200000 ]
 

@@ -4,12 +4,13 @@
 #   Incus: volatile.*, last_used_at, created_at, uploaded_at, expires_at (Incus's own bookkeeping),
 #          used_by (follows from the other objects), and `state` of instances (counters)
 #   Incus: cached images and image refresh times: a mint may fetch the image that the contract names
-#   nft:   handles and counters (numbers that every rewrite of a chain renews)
+#   nft:   handles and counters (numbers that every rewrite of a chain renews); an empty `table bridge incus`, which
+#          Incus makes for the first filtered NIC and never removes
 #   links: indexes, and the random names of veths (the master and the kind stay)
 #   processes: kernel threads (no argv), and whatever this very listing runs
 #   files: /var/lib/incus/database (raft segments), the btrfs pool's own file, logs that only grow, and the
-#          folder /var/log/incus/NAME of a deleted instance, which Incus 6.0.4 leaves behind whoever
-#          deletes it (what is in its exec-output is not left out)
+#          folder /var/log/incus/NAME of a deleted instance and the log dnsmasq.NAME.log of a deleted network,
+#          which Incus 6.0.4 leaves behind whoever deletes it (what is in its exec-output is not left out)
 # shellcheck shell=bash
 
 # incus_objects PATH: one REST collection of all projects, in full.
@@ -22,7 +23,9 @@ incus_objects() {
 }
 
 rules() {
-    in_lab nft -j list ruleset | jq -S '[.nftables[] | walk(if type == "object" then del(.handle, .counter) else . end)]'
+    in_lab nft -j list ruleset | jq -S '[.nftables[] | walk(if type == "object" then del(.handle, .counter) else . end)]
+        | if any(.[]; .chain.family == "bridge" and .chain.table == "incus") then .
+          else map(select(.table.family != "bridge" or .table.name != "incus")) end'
 }
 
 links() {
@@ -38,7 +41,7 @@ processes() {
 
 files() {
     in_lab sh -c 'find /var/lib/incus /var/log/incus /var/lib/boxdrill /etc /run/boxdrill* -xdev 2>/dev/null' |
-        grep -vE '^/var/lib/incus/(database|disks|images)/|/(lxc|incusd|qemu|console|forkstart|dnsmasq)[a-z.]*log|/etc/(mtab|resolv.conf)|/seccomp|/security/|lxc.conf|/var/lib/boxdrill(/lock)?$|^/var/log/incus/(bd-[0-9a-f]{8}-[^/]*|x)(/forkexec.log)?$|\.leases' | sort
+        grep -vE '^/var/lib/incus/(database|disks|images)/|/(lxc|incusd|qemu|console|forkstart|dnsmasq)[a-z.]*log|/etc/(mtab|resolv.conf)|/seccomp|/security/|lxc.conf|/var/lib/boxdrill(/lock)?$|^/var/log/incus/(bd-[0-9a-f]{8}-[^/]*|x)(/forkexec.log)?$|^/var/log/incus/dnsmasq[.]bd-[0-9a-f]{8}-[^/]*[.]log$|\.leases' | sort
 }
 
 normal_form() {

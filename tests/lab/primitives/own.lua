@@ -2,6 +2,7 @@
 -- Networks, ACLs and profiles of a run's own: made, changed, removed; and everybody else's refused.
 local cjson = require "cjson"
 local incus = require "incus"
+local mint = require "mint"
 local own = require "own"
 local passed, failed = 0, 0
 
@@ -34,8 +35,52 @@ refused("the name must begin with", "own.network.create", project, mine .. "-far
 for _, key in ipairs { "ipv4.routes", "ipv4.gateway", "bridge.external_interfaces", "tunnel.x.protocol", "bgp.x" } do
     refused("does not write that key", "own.network.create", project, mine, "config", "", key, "1")
 end
-refused("only no-resolv", "own.network.create", project, mine, "config", "", "raw.dnsmasq", "dhcp-script=/bin/sh")
+for _, key in ipairs { "ipv4.nat.address", "ipv4.routing", "bridge.hwaddr", "dns.zone.forward", "parent" } do
+    refused("not", "own.network.create", project, mine, "config", "", key, "1")
+end
+-- dnsmasq runs as root: a line that runs a program, writes a file or reads another configuration is one of root's.
+for _, line in ipairs { "dhcp-script=/bin/sh", "log-facility=/etc/x", "conf-file=/tmp/x", "dhcp-leasefile=/etc/x",
+    "no-resolv\nconf-dir=/tmp", "server=1.1.1.1\rlog-facility=/x", " no-resolv", "server=/x/1.1.1.1@eth0",
+    "server=" } do
+    refused("only no-resolv", "own.network.create", project, mine, "config", "", "raw.dnsmasq", line)
+end
+-- A subnet that the host is in, a public one, one that is none; other people's ACLs and networks.
+for _, address in ipairs { "10.88.0.1/24", "10.88.0.129/25", "203.0.113.5/24", "8.8.8.1/24", "10.0.0.1/8", "auto", "x",
+    "", "10.209.7.1/24 ", "10.209.7.1", "10.209.7.1/024x" } do
+    refused("ipv4.address: ", "own.network.create", project, mine, "config", "", "ipv4.address", address)
+end
+refused("only none, auto", "own.network.create", project, mine, "config", "", "ipv6.address", "2001:db8::1/64")
+refused("only ACLs that this run made", "own.network.create", project, mine, "config", "", "security.acls",
+    "box-isolate")
+refused("only ACLs that this run made", "own.network.create", project, mine, "config", "", "security.acls",
+    mine .. ",box-isolate")
+local DEVICE = { "own.profile.create", project, mine, "devices", "eth0", "type", "nic", "devices", "eth0" }
+local function with(...)
+    local words = table.move(DEVICE, 1, #DEVICE, 1, {})
+    return table.unpack(table.move({ ... }, 1, select("#", ...), #words + 1, words))
+end
+refused("this run made no such network", with("network", "boxnet"))
+for _, key in ipairs { "ipv4.routes", "ipv4.address", "ipv4.routes.external", "ipv6.routes", "security.acls" } do
+    refused("does not write that key", with(key, "10.0.0.0/8"))
+end
+for _, key in ipairs { "parent", "nictype", "hwaddr", "host_name", "vlan" } do
+    refused("does not write that key", with(key, "eth0"))
+end
+-- A key twice, a word of another line, the broker's own tag, no root disk.
+refused("there twice", with("type", "usb"))
+refused("there twice", "own.profile.create", project, mine, "devices", "x", "type", "disk", "devices", "x", "type",
+    "gpu")
+refused("control character", "own.network.create", project, mine, "config", "", "user.x\ny", "1")
+refused("control character", "own.network.create", project, mine, "config", "", "user.x", "1\n2")
+refused("control character", "own.network.create", project, mine, "config", "", "dns.domain", "x\nconf-file=/x")
+refused("the broker's own", "own.network.create", project, mine, "config", "", "user.boxdrill", "00000000")
 refused("a device is a NIC", "own.profile.create", project, mine, "devices", "x", "source", "/etc")
+refused("does not write that key", "own.profile.create", project, mine, "devices", "x", "type", "disk", "devices", "x",
+    "source", "/etc")
+refused("the only disk", "own.profile.create", project, mine, "devices", "x", "type", "disk", "devices", "x", "path",
+    "/e")
+refused("does not write that key", "own.profile.create", project, mine, "config", "", "security.privileged", "true")
+refused("does not write that key", "own.profile.create", project, mine, "config", "", "raw.lxc", "x")
 refused("was not made by this run", "instance.device", project, "operators", "eth0", "type", "nic")
 refused("only boxdrill's own scripts", "live.allow", project, "boxnet")
 refused("is not the network named with --live", "live.set", project, "boxnet", "dns.mode", "", "", "none", "managed")
@@ -60,7 +105,13 @@ check("a key is set", before and network.config["dns.mode"] == "none", cjson.enc
 check("the others are kept", network.config["security.acls"] == mine and network.config["ipv4.address"]
     == "10.209.7.1/24")
 check("the tag too", network.config["user.boxdrill"] == engine.run_id)
-local _, why, code = incus.put_own("network", project, mine, ("0"):rep(64), { config = network.config })
+refused("without the ETag", "own.network.put", project, mine, "", "config", "", "dns.mode", "none")
+check("an instance", mint.create(mint.name("box"), assert(mint.recipe())))
+refused("this run made no such network", "instance.device", project, mint.name("box"), "eth0", "type", "nic",
+    "network", "boxnet")
+check("its NIC on a network of the run", incus.device(project, mint.name("box"), "eth0", NIC.eth0))
+check("removed", mint.delete(project, mint.name("box")))
+local _, why, code = incus.put_own("network", project, mine, ("0"):rep(64), { config = { ["dns.mode"] = "none" } })
 check("an ETag of yesterday is refused", code == 412, why)
 _, why, code = own.edit("acl", project, mine, function(body)
     table.insert(body.egress, { action = "drop", destination = "@internal", state = "enabled" })
