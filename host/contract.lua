@@ -184,7 +184,7 @@ return {
         agent = 180000,     -- a new virtual machine until its agent answers, at most
         client = 20000,     -- one call of the incus client
         -- "host unreachable" later than this may be the host's own failed ARP, which shows after 3.07 s. A wall's may
-        -- come with a repeated SYN, after 1.02 or (Linux 6.5 and later) 2.05 s: ICMP errors are rationed.
+        -- come with a repeated SYN, after 1.02 or (tcp_syn_linear_timeouts) 2.05 s: ICMP errors are rationed.
         routed = 2500,
         frame = 1000,       -- a raw frame is sent again and again for so long
         severed = 1500,     -- in a rehearsal, an attempt that came through before and must not any more
