@@ -90,6 +90,7 @@ static void script_ended(const struct worker *w, const char *how) {
 }
 
 void worker_ended(struct worker *w, const char *how) {
+    witness_forget(w);
     if (w->kind == KIND_PROBE)
         probe_ended(w, how);
     else

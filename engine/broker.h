@@ -22,9 +22,10 @@ enum grant {
     GRANT_JOURNAL = 1U << 8,
     GRANT_BOX_CLI = 1U << 9,
     GRANT_REHEARSE = 1U << 10,
-    GRANT_SCRIPT = 1U << 11,
-    GRANT_PROBE = 1U << 12,
-    GRANT_REVERT = 1U << 13,
+    GRANT_WITNESS = 1U << 11,
+    GRANT_SCRIPT = 1U << 12,
+    GRANT_PROBE = 1U << 13,
+    GRANT_REVERT = 1U << 14,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);

@@ -129,6 +129,11 @@ static const struct op table[] = {
 
     {"exec", GRANT_HOST_EXEC, 4, ANY, op_exec, "MS GRACE CAP ARG ...", false, NULL, NULL},
 
+    {"witness.open", GRANT_WITNESS, 4, 400, op_witness_open, "PROJECT (KIND NAME VALUE) ...", false,
+     NULL, NULL},
+    {"witness.close", GRANT_WITNESS, 1, 1, op_witness_close, "ID", false, NULL, NULL},
+    {"witness.off", GRANT_SCRIPT, 0, 0, op_witness_off, "", false, NULL, NULL},
+
     {"made.list", GRANT_REVERT, 0, 0, op_made_list, "", false, NULL, NULL},
     {"made.uuid", GRANT_BOX_MINT, 3, 3, op_made_uuid, "PROJECT NAME UUID", false, NULL, NULL},
     {"made.foreign", GRANT_REVERT, 3, 3, op_made_foreign, "KIND PROJECT NAME", false, NULL, NULL},
@@ -159,11 +164,13 @@ static const struct {
     {"journal", "remove what an earlier run left behind"},
     {"box.cli", "run the box CLI under drill"},
     {"rehearse", "create networks, ACLs and profiles of its own, and change those"},
+    {"witness",
+     "see the packets between this run's boxes and the addresses they are to be kept from"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 11 };
+enum { ASKABLE = 12 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

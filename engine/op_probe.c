@@ -172,7 +172,8 @@ void op_declare(struct request *r) {
  * itself. */
 static uint32_t allowed(const struct worker *w, const struct worker *script) {
     static const uint32_t probes_may = GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_BOX_CLI |
-                                       GRANT_CLIENT | GRANT_HOST_CONNECT | GRANT_REHEARSE;
+                                       GRANT_CLIENT | GRANT_HOST_CONNECT | GRANT_REHEARSE |
+                                       GRANT_WITNESS;
     uint32_t base = script->shipped ? probes_may : options.given | script->grants;
     return (w->shipped ? probes_may & base : options.given) | GRANT_READ;
 }

@@ -75,3 +75,10 @@ void op_made_foreign(struct request *r);
 void op_made_keep(struct request *r);
 void op_journal_show(struct request *r);
 void op_journal_adopt(struct request *r);
+
+/* op_witness.c */
+void op_witness_open(struct request *r);
+void op_witness_close(struct request *r);
+void op_witness_off(struct request *r);
+/* A worker is gone: what it had opened is closed. */
+void witness_forget(const struct worker *worker);

@@ -11,8 +11,12 @@ local inet = require "inet"
 local judge = require "judge"
 local outcome = require "outcome"
 local task = require "task"
+local witness = require "witness"
 
 local isolated = {}
+
+--- The control that says whether the host's witness saw a measurement.
+isolated.WITNESS = "a witness on the host watched the flows"
 
 -- The specs that reach the public internet, bound to an address where one is given.
 local function control_specs(data, from)
@@ -89,13 +93,26 @@ local function demand_online(t, round, label, stage, info)
     demand(t, round, reached(t.contract, stage, info), label, words(t.contract, stage, info))
 end
 
+-- An attempt's spec as it is sent: a datagram says something of its own, so that a witness can tell it from
+-- everybody else's.
+local function told_apart(spec)
+    if spec.proto ~= "udp" or spec.send then
+        return spec
+    end
+    local out = { send = guest.nonce() }
+    for key, value in pairs(spec) do
+        out[key] = value
+    end
+    return out
+end
+
 -- The measurement itself: A's controls around the negatives and beside them, in one run.
 local function attempt(t, options, round)
     local source, identity = options.source, options.identity
     local controls = control_specs(t.contract, identity and identity.address)
     local specs = {}
     for i, target in ipairs(options.targets) do
-        specs[i] = target.spec
+        specs[i] = told_apart(target.spec)
     end
     table.move(controls, 1, #controls, #specs + 1, specs)
     local seen = source:attempt { controls, specs, controls }
@@ -182,17 +199,16 @@ local function attempt_held(t, options, round)
     round.came = arrivals.read(word)
 end
 
--- One round; round.why says what it lacks to be judged.
+-- One round, with a witness around it; round.why says what it lacks to be judged.
 local function measure_once(t, options, try)
     local round = { try = try }
-    if not options.holder then
-        attempt(t, options, round)
+    if options.identity and options.holder and not demand_distinct(t, round, options.identity, options.holder) then
         return round
     end
-    if options.identity and not demand_distinct(t, round, options.identity, options.holder) then
-        return round
-    end
-    attempt_held(t, options, round)
+    round.witness = witness.measured(options, function()
+        (options.holder and attempt_held or attempt)(t, options, round)
+    end)
+    t:control(isolated.WITNESS, round.witness.eyes ~= nil, { seen = round.witness.why, try = try })
     return round
 end
 
@@ -209,27 +225,38 @@ local function rejects(t, options, round, i)
     return false
 end
 
+-- Who else than the table's column has a word: the target's own box, and what a witness told.
+local function add_reasons(one, kind, word)
+    if word.arrived then
+        one.reason = ("%s (%s)"):format(one.reason, word.arrived)
+    elseif kind then
+        one.reason = ("%s (%s, as the target's box says)"):format(one.reason, kind)
+    elseif word.blind and one.verdict ~= "FAIL" and one.verdict ~= "ERROR" then
+        one.verdict, one.reason, one.blind = "SUSPECT", word.blind .. ", so it may have arrived", true
+    end
+end
+
 -- The table's word on one target of a round whose controls passed.
 local function judged(t, options, round, i)
-    local target, seen = options.targets[i], round.seen[i]
-    target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
+    local target, seen, routed = options.targets[i], round.seen[i], t.contract.budgets.routed
     local kind = options.holder and arrivals.of(round.came, target.spec.proto, options.sender)
-    if kind then
-        target.witness = "arrived"
+    local word = witness.tell(round.witness, options, i)
+    target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
+    target.witness, target.unsent = kind and "arrived" or word.column, word.unsent
+    local one = { row = judge.row(seen, target, routed), seen = seen, target = target, story = word.story or word.why }
+    one.verdict, one.reason = judge.isolated(seen, target, routed)
+    add_reasons(one, kind, word)
+    local rests = options.holder and target.witness ~= "absent" -- on the word of the target's box
+    if rests and one.verdict == "PASS" and round.came.blind then
+        one.verdict = "SUSPECT"
+        one.reason = ("%s %s, so its own firewall may have hidden it"):format(
+            options.holder.box.label, round.came.blind)
     end
-    local verdict, reason = judge.isolated(seen, target, t.contract.budgets.routed)
-    local row = judge.row(seen, target, t.contract.budgets.routed)
-    if kind then
-        reason = ("%s (%s, as the target's box says)"):format(reason, kind)
-    elseif options.holder and verdict == "PASS" and round.came.blind then
-        verdict = "SUSPECT"
-        reason = ("%s %s, so its own firewall may have hidden it"):format(options.holder.box.label, round.came.blind)
+    one.own = options.identity and holds(options.identity.info, target.spec.to)
+    if one.own then
+        one.verdict, one.reason = "SUSPECT", "the box holds that address itself: it asked itself"
     end
-    local own = options.identity and holds(options.identity.info, target.spec.to)
-    if own then
-        verdict, reason = "SUSPECT", "the box holds that address itself: it asked itself"
-    end
-    return { verdict = verdict, reason = reason, row = row, seen = seen, target = target, own = own }
+    return one
 end
 
 -- ICMP errors that no closed port sends, but a wall does: no network, no host, prohibited.
@@ -285,7 +312,7 @@ end
 -- Whether the box's own firewall swallows what goes to the same address or range: UDP and ICMP are told so
 -- (EPERM), TCP's SYN is dropped in silence.
 local function is_swallowed(one, all)
-    if one.row ~= "silent" or one.target.guarded then
+    if one.row ~= "silent" or one.target.guarded or one.target.witness then
         return false
     end
     for _, other in ipairs(all) do
@@ -301,13 +328,13 @@ end
 -- The verdict on a target in the light of the others: one with nobody known behind it becomes a note, where it
 -- may be one; a silence that the box may have made itself is no proof.
 local function soften(t, one, all)
-    if one.own then
+    if one.own or one.blind then
         return
     elseif has_no_ipv6(t, one) then
         one.verdict, one.reason = "NOTE", "the box has no IPv6: nothing was asked"
     elseif one.verdict == "PASS" and is_swallowed(one, all) then
         one.verdict, one.reason = "SUSPECT", "the box's own firewall drops what goes there: it says nothing of the wall"
-    elseif one.target.unjudged and one.verdict == "PASS" then
+    elseif one.target.unjudged and one.verdict == "PASS" and not one.target.witness then
         one.verdict = "NOTE"
     elseif one.target.unjudged and one.verdict == "SUSPECT" then
         local why = excuse(one, all)
@@ -320,7 +347,8 @@ end
 local function gather(t, options, all)
     local found, places = {}, {}
     for _, one in ipairs(all) do
-        if one.target.unjudged and one.verdict == "SUSPECT" and not one.own and may_be_own(one) then
+        local open = one.target.unjudged and one.verdict == "SUSPECT" and not one.own and not one.blind
+        if open and may_be_own(one) then
             found[#found + 1] = one
             places[#places + 1] = outcome.target(one.target.spec)
         end
@@ -345,6 +373,7 @@ local function observe(t, options, one)
     local details = outcome.details(one.seen, spec)
     details.reason, details.clause = one.reason, target.clause or options.clause
     details.listener = target.listener and true or false
+    details.witness = one.story
     details.by_hand = options.source:by_hand(spec)
     t:record(one.verdict, ("%s to %s"):format(options.source.label, target.what or outcome.target(spec)), details)
 end
@@ -354,8 +383,9 @@ end
 -- @param options
 --   source: the place A: a box or the host
 --   targets: array of { spec (as of guest.spec), what (text; may be left out), listener (a program is known to
---     be listening there), on_link (on A's own link), up (known to be up), unjudged (silence there is a
---     NOTE: nobody is known to listen), clause }
+--     be listening there), on_link (on A's own link), up (known to be up), unjudged (without a witness silence
+--     there is a NOTE: nobody is known to listen), clause }. Afterwards `witness` is what one said of it, too:
+--     arrived, absent, or nil
 --   holder: where the targets are a box B: { box, port } and B's identity; the port is held by our
 --     program meanwhile
 --   sender: with a holder, how A is recognised among what arrives there, as of arrivals.of

@@ -68,8 +68,11 @@ local TABLE = {
 }
 
 -- Whether an attempt ended where it started. That nobody answered ARP on A's own link is no such end: there
--- ARP is the attempt.
+-- ARP is the attempt. (`unsent`: a witness saw that nothing left.)
 local function is_unsent(seen, target)
+    if target.unsent and (seen.outcome == "unreachable" or seen.outcome == "refused" or seen.outcome == "silent") then
+        return true
+    end
     local failed = seen.outcome == "unreachable" or seen.outcome == "refused"
     if not failed or target.on_link and outcome.is_no_host(seen) then
         return false
@@ -86,9 +89,9 @@ end
 
 --- The table's row for what was seen.
 -- @param seen { outcome, ms, icmp, ... } as of the outcome module
--- @param target { on_link, guarded, rejects }: whether T is on A's own link; whether A's own kernel is the wall
+-- @param target { on_link, guarded, rejects, unsent }: whether T is on A's own link; whether A's own kernel is the wall
 --   (A is the host), so that an error made there is its doing; whether T's address is known to be rejected
---   at once, so that a late "host unreachable" is no failed ARP
+--   at once, so that a late "host unreachable" is no failed ARP; whether a witness saw that nothing of it left A
 -- @param routed_ms "host unreachable" later than this may be the host's own failed ARP, in milliseconds. Every
 --   other error is a reject, however late: ICMP errors are rationed, and come with a repeated SYN then
 function judge.row(seen, target, routed_ms)
@@ -127,7 +130,7 @@ end
 
 --- The verdict on one attempt to reach what must not be reached.
 -- @param seen { outcome, ms }
--- @param target { on_link, guarded, rejects, listener, witness, up }
+-- @param target { on_link, guarded, rejects, unsent, listener, witness, up }
 -- @param routed_ms see judge.row
 -- @return verdict, reason
 function judge.isolated(seen, target, routed_ms)

@@ -18,19 +18,20 @@ local function has_link_local(list)
     return false
 end
 
--- Whether silence on that protocol proves something at one target at least.
-local function has_listener(list, proto)
+-- Whether silence on that protocol proves something at one target at least: somebody is known to listen, or the
+-- host's own witness would have seen it.
+local function is_judged(list, proto)
     for _, target in ipairs(list) do
-        if target.listener and target.spec.proto == proto then
+        if (target.listener or target.witness) and target.spec.proto == proto then
             return true
         end
     end
     return false
 end
 
-local function demand_listeners(t, list)
+local function demand_judged(t, list)
     for _, proto in ipairs { "tcp", "udp" } do
-        if not has_listener(list, proto) then
+        if not is_judged(list, proto) then
             t:suspect(("no %s listener is known on the host: silence proves nothing there"):format(proto), {
                 clause = CLAUSE,
                 reason = "name one in the site's `listeners`; it must answer the host itself",
@@ -43,7 +44,7 @@ return {
     id = "c.host",
     title = "a box cannot reach its host, on any of its addresses",
     audit = "A2",
-    needs = { "box.exec", "host.connect" },
+    needs = { "box.exec", "host.connect", "witness" },
     boxes = 1,
     run = function(t, box)
         local me, addresses = isolated.ground(t, box, CLAUSE)
@@ -55,7 +56,7 @@ return {
             t:note(box.label .. " has an IPv6 address that is not usable yet")
         end
         isolated.verify(host, list)
-        demand_listeners(t, list)
         t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
+        demand_judged(t, list)
     end,
 }

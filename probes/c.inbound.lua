@@ -8,7 +8,7 @@ return {
     id = "c.inbound",
     title = "the host cannot reach into a box",
     audit = "A7",
-    needs = { "box.exec", "host.connect" },
+    needs = { "box.exec", "host.connect", "witness" },
     boxes = 1,
     run = function(t, box)
         local data = t.contract

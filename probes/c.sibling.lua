@@ -37,7 +37,7 @@ return {
     id = "c.sibling",
     title = "a box cannot reach its sibling",
     audit = "A3",
-    needs = { "box.exec" },
+    needs = { "box.exec", "witness" },
     boxes = 2,
     run = function(t, a, b)
         local one, two

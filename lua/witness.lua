@@ -1,0 +1,489 @@
+--- The witness: what the host saw of a flow, on the ports of the boxes concerned, on its other links, and behind
+-- its input hook (docs/witness.md). It is opened before an attempt and closed when all has settled. That
+-- something arrived is proof; that it did not is one only where the source's own frame was seen to leave, and
+-- every eye saw everything.
+local contract = require "contract"
+local frames = require "frames"
+local host = require "host"
+local incus = require "incus"
+local inet = require "inet"
+local task = require "task"
+
+local witness = {}
+
+-- What is under way when an attempt has ended is seen within this time, in milliseconds: the last repetition, and
+-- what is handed on in a queue.
+local SETTLE_MS = 200
+
+-- A host that lets a packet through asks for its neighbour in the same moment. Seconds.
+local ASKED_WITHIN = 0.1
+
+-- Values that an eye has in the answer of witness.close.
+local EYE_VALUES = 7
+
+-- The host-side links of an instance's NICs, as { device, link }; or nil, message.
+local function ports_of(project, name)
+    local instance, why = incus.instance(project, name)
+    if not instance then
+        return nil, ("%s: %s"):format(name, why)
+    end
+    local out = {}
+    for _, device in ipairs(contract.sorted_keys(instance.expanded_devices or {})) do
+        local link = instance.config[("volatile.%s.host_name"):format(device)]
+        if instance.expanded_devices[device].type == "nic" and link then
+            out[#out + 1] = { device = device, link = link }
+        end
+    end
+    if #out == 0 then
+        return nil, name .. " has no port on this host"
+    end
+    return out
+end
+
+-- The arguments of witness.open; nil, message when a box has no port.
+local function arguments(what)
+    local project = contract.load().project
+    local out = { project }
+    local function add(kind, name, value)
+        table.move({ kind, name, value }, 1, 3, #out + 1, out)
+    end
+    for _, name in ipairs(what.boxes or {}) do
+        local ports, why = ports_of(project, name)
+        if not ports then
+            return nil, why
+        end
+        for _, port in ipairs(ports) do
+            add("port", name, ("%s=%s"):format(port.device, port.link))
+        end
+    end
+    for _, kind in ipairs { "links", "input" } do
+        if what[kind] then
+            add(kind, "", "")
+        end
+    end
+    for _, address in ipairs(what.addresses or {}) do
+        add("address", inet.text(inet.parse(address)), "")
+    end
+    return out
+end
+
+local function open_once(what)
+    local list, why = arguments(what)
+    if not list then
+        return nil, why
+    end
+    -- A grant that was not given is no error of the probe's: it is judged by the boxes' word then.
+    local ok, id, message, code = pcall(engine.call, "witness.open", table.unpack(list))
+    if not ok then
+        return nil, tostring(id)
+    end
+    return id, message, code
+end
+
+--- Opens a witness.
+-- @param what { boxes (array of names: their ports are watched), links (true: every other way out of this host,
+--   too), input (true: what passed its input hook), addresses (array of texts: only frames from, to or about
+--   these; without any everything on the ports, and nothing else) }
+-- @return a witness; or nil, message
+function witness.open(what)
+    local id, why, code = open_once(what)
+    if not id and code == "ESTALE" then -- a NIC was plugged anew meanwhile: its link has another name now
+        id, why = open_once(what)
+    end
+    return id, why
+end
+
+--- Closes a witness.
+-- @param id as of witness.open
+-- @return array of eyes { role (port, link, input), box (of a port), link (its name; tcp4, udp6 and the like for
+--   input), kept, lost (numbers of frames), error (nil, or errno's name), frames (as of frames.decode) }; or
+--   nil, message
+function witness.close(id)
+    local values = table.pack(engine.call("witness.close", id))
+    if not values[1] and values.n > 0 then
+        return nil, tostring(values[2])
+    end
+    local eyes = {}
+    for i = 1, values.n, EYE_VALUES do
+        local role, box, link, kept, lost, err, records = table.unpack(values, i, i + EYE_VALUES - 1)
+        eyes[#eyes + 1] = {
+            role = role,
+            box = box ~= "" and box or nil,
+            link = link,
+            kept = tonumber(kept),
+            lost = tonumber(lost),
+            error = err ~= "" and err or nil,
+            frames = frames.read(records),
+        }
+    end
+    return eyes
+end
+
+--- Runs something with a witness open around it, and waits until it has settled.
+-- @param what as of witness.open @param f called in any case
+-- @return eyes as of witness.close; or nil, message where there was no witness
+function witness.around(what, f)
+    local id, why = witness.open(what)
+    f()
+    if not id then
+        return nil, why
+    end
+    task.sleep(SETTLE_MS)
+    return witness.close(id)
+end
+
+--- The frames of some eyes that pass a test.
+-- @param eyes as of witness.close
+-- @param which { role, box, outgoing }: only such eyes, and frames that go that way; nil: any
+-- @param test function(frame, eye); all if left out
+-- @return array of frames, array of their eyes
+function witness.frames(eyes, which, test)
+    local out, places = {}, {}
+    for _, eye in ipairs(eyes) do
+        local right = (not which.role or eye.role == which.role) and (not which.box or eye.box == which.box)
+        for _, frame in ipairs(right and eye.frames or {}) do
+            if (which.outgoing == nil or frame.outgoing == which.outgoing) and (not test or test(frame, eye)) then
+                out[#out + 1], places[#places + 1] = frame, eye
+            end
+        end
+    end
+    return out, places
+end
+
+--- Why eyes may have missed something: nil when they saw all there was.
+-- @param eyes as of witness.close @param which as of witness.frames
+function witness.blindness(eyes, which)
+    local found = false
+    for _, eye in ipairs(eyes) do
+        if (not which.role or eye.role == which.role) and (not which.box or eye.box == which.box)
+            and (not which.link or eye.link == which.link) then
+            found = true
+            if eye.error then
+                return ("the witness was blind on %s for a time (%s)"):format(eye.link, eye.error)
+            elseif eye.lost > 0 then
+                return ("the witness lost %d frames on %s"):format(eye.lost, eye.link)
+            end
+        end
+    end
+    return not found and "the witness did not watch there" or nil
+end
+
+---------------------------------------------------------------------------------------------------
+-- A measurement's flows (isolated.measure).
+
+local function held(addresses, address)
+    for _, entry in ipairs(addresses) do
+        if inet.same(entry.address, address) then
+            return true
+        end
+    end
+    return false
+end
+
+-- Where a target's flow ends: "port" (the holder's box), "input" (this host), "links" (beyond this host); nil
+-- where no eye of ours would see it arrive.
+local function goal(options, addresses, target)
+    local holder = options.holder
+    if holder and inet.same(target.spec.to, holder.address) then
+        return "port"
+    elseif options.source.guards then
+        return nil
+    elseif held(addresses, target.spec.to) then
+        return "input"
+    elseif target.on_link or inet.within(target.spec.to, contract.load().subnet) then
+        return nil
+    end
+    return "links"
+end
+
+--- What a witness of a measurement has to watch.
+-- @param options as of isolated.measure @param addresses the host's, as of host.addresses
+-- @return as of witness.open, and `goals`: of each target; nil, message where nothing of it can be watched
+function witness.plan(options, addresses)
+    local what = { boxes = {}, addresses = {}, goals = {} }
+    local known = {}
+    if not options.source.guards then
+        what.boxes[1] = options.source.name
+    end
+    for i, target in ipairs(options.targets) do
+        local found = goal(options, addresses, target)
+        local bytes = inet.parse(target.spec.to)
+        what.goals[i] = found or false
+        if found == "links" or found == "input" then
+            what[found] = true
+        end
+        if found and not known[bytes] then
+            known[bytes] = true
+            table.insert(what.addresses, target.spec.to)
+        end
+    end
+    if options.holder then
+        table.insert(what.boxes, options.holder.box.name)
+    end
+    if #what.addresses == 0 or #what.boxes == 0 then
+        return nil, "no port of theirs is known here"
+    end
+    return what
+end
+
+--- Measures with a witness around it.
+-- @param options as of isolated.measure @param f the measurement; called in any case
+-- @return what witness.tell takes
+function witness.measured(options, f)
+    local addresses, why = host.addresses()
+    local what
+    if addresses then
+        what, why = witness.plan(options, addresses)
+    end
+    if not what then
+        f()
+        return { why = why }
+    end
+    local eyes
+    eyes, why = witness.around(what, f)
+    return { eyes = eyes, goals = what.goals, why = why }
+end
+
+-- Whether a frame is one of a target's flow, on its way there.
+local function is_forward(frame, spec)
+    return frame.proto == spec.proto and inet.same(frame.dst, spec.to)
+        and (spec.proto == "icmp" and frame.kind == "echo" or spec.port ~= nil and frame.dport == spec.port)
+end
+
+local function is_ask(frame, spec)
+    return frame.kind == "ask" and inet.same(frame.target, spec.to)
+end
+
+-- A packet of a target's flow on its way back: an answer, or an ICMP error about it.
+local function is_back(frame, spec)
+    if frame.inner then
+        return is_forward(frame.inner, spec)
+    end
+    return frame.proto == spec.proto and inet.same(frame.src, spec.to)
+        and (frame.kind == "reply" or spec.port ~= nil and frame.sport == spec.port)
+end
+
+-- By what the source is recognised, beyond what it says of itself: what was seen to leave its port for that address.
+local function sender_of(eyes, options, spec)
+    local from = { addresses = {}, macs = {}, signatures = {} }
+    local said = options.sender or options.identity or {}
+    for _, text in ipairs(said.addresses or {}) do
+        from.addresses[inet.parse(text) or ""] = true
+    end
+    from.macs[said.mac or ""] = true
+    local which = { role = "port", box = options.source.name, outgoing = false }
+    for _, frame in ipairs(options.source.guards and {} or witness.frames(eyes, which)) do
+        local towards = inet.same(frame.dst, spec.to) or is_ask(frame, spec)
+        from.addresses[towards and inet.parse(frame.src) or ""] = true
+        from.macs[towards and frame.smac or ""] = true
+        from.signatures[towards and frames.signature(frame) or ""] = true
+    end
+    from.addresses[""], from.macs[""], from.signatures[""] = nil, nil, nil
+    return from
+end
+
+local function is_from(frame, from)
+    return from.addresses[inet.parse(frame.src)] or from.macs[frame.smac] or from.signatures[frames.signature(frame)]
+end
+
+-- What left the source for a target: its frames; where none left, that it asked who has an address on its own
+-- link. (Where it got an answer, frames would have followed.)
+local function departures_of(eyes, options, target)
+    local which = { role = "port", box = options.source.name, outgoing = false }
+    local left = witness.frames(eyes, which, function(frame)
+        return is_forward(frame, target.spec)
+    end)
+    if #left > 0 or not target.on_link then
+        return left
+    end
+    local others = witness.frames(eyes, which, function(frame)
+        return frame.proto ~= "arp" and frame.proto ~= "nd" and inet.same(frame.dst, target.spec.to)
+    end)
+    return #others > 0 and {} or witness.frames(eyes, which, function(frame)
+        return is_ask(frame, target.spec)
+    end)
+end
+
+-- The frames of a flow that were handed to a box, and their eyes.
+local function handed_to_box(eyes, options, spec, from)
+    return witness.frames(eyes, { role = "port", box = options.holder.box.name, outgoing = true }, function(frame)
+        -- The host asks for an address whenever it has anything to send: there it says nothing.
+        local asks = not options.source.guards and is_ask(frame, spec)
+        return (asks or is_forward(frame, spec)) and is_from(frame, from)
+    end)
+end
+
+local function passed_input(eyes, spec, from)
+    return witness.frames(eyes, { role = "input" }, function(frame)
+        return is_forward(frame, spec) and is_from(frame, from)
+    end)
+end
+
+-- When the source's first packet to an address left, whatever its protocol; nil when none did.
+local function first_departure(eyes, options, spec)
+    local first
+    for _, frame in ipairs(witness.frames(eyes, { role = "port", box = options.source.name, outgoing = false })) do
+        if inet.same(frame.dst, spec.to) and frame.kind ~= "ask" then
+            first = math.min(first or frame.time, frame.time)
+        end
+    end
+    return first
+end
+
+-- The host's own question for a routed target: asked of all in the moment when the source's first packet came,
+-- it says that the packet was let through. One that it asked before, or later, may be for something else.
+-- @return array of frames, array of eyes; and a text where such questions cannot be told
+local function asked_for(eyes, options, spec)
+    local asks, places = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
+        return is_ask(frame, spec) and (frame.broadcast or frame.proto == "nd")
+    end)
+    local start = first_departure(eyes, options, spec)
+    if #asks == 0 or not start then
+        return {}, {}
+    end
+    local first = asks[1].time
+    for _, frame in ipairs(asks) do
+        first = math.min(first, frame.time)
+    end
+    if first < start or first > start + ASKED_WITHIN then
+        return {}, {}, ("the host asks who has %s for reasons of its own"):format(spec.to)
+    end
+    return asks, places
+end
+
+-- What left this host for a routed target.
+local function left_host(eyes, options, spec, from)
+    local out, places = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
+        return is_forward(frame, spec) and is_from(frame, from)
+    end)
+    if #out > 0 then
+        return out, places
+    end
+    local others = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
+        return frame.kind ~= "ask" and inet.same(frame.dst, spec.to) and is_from(frame, from)
+    end)
+    if #others > 0 then -- the neighbour is known: what is let through is seen itself
+        return {}, {}
+    end
+    return asked_for(eyes, options, spec)
+end
+
+local ARRIVED = {
+    port = "handed to the target's box",
+    input = "passed this host's input hook",
+    links = "left this host",
+}
+
+local function frame_text(frame)
+    if frame.kind == "ask" then
+        return ("%s request for %s"):format(frame.proto == "arp" and "ARP" or "ND", frame.target)
+    elseif frame.proto == "tcp" then
+        return frame.rst and "a reset" or frame.syn and frame.ack and "a SYN-ACK" or frame.syn and "a SYN" or "TCP"
+    elseif frame.inner then
+        return ("ICMP %s"):format(frame.icmp)
+    end
+    return frame.proto == "icmp" and "ICMP " .. tostring(frame.kind) or tostring(frame.proto):upper()
+end
+
+-- Whether something that was sent back had come from the target's side before.
+local function came_in(eyes, options, frame, spec)
+    local function same(other)
+        return is_back(other, spec) and inet.same(other.src, frame.src) and frame_text(other) == frame_text(frame)
+    end
+    if #witness.frames(eyes, { role = "link", outgoing = false }, same) > 0 then
+        return true
+    end
+    local box = options.holder and options.holder.box.name
+    return box ~= nil and #witness.frames(eyes, { role = "port", box = box, outgoing = false }, same) > 0
+end
+
+-- What came back to the source, in words, each once.
+local function back_text(eyes, options, spec, where)
+    if options.source.guards then
+        return nil
+    end
+    local parts, known = {}, {}
+    local back = witness.frames(eyes, { role = "port", box = options.source.name, outgoing = true }, function(frame)
+        return is_back(frame, spec)
+    end)
+    for _, frame in ipairs(back) do
+        local maker = where ~= "input" and came_in(eyes, options, frame, spec) and "from beyond" or "made on this host"
+        local text = ("%s in the name of %s, %s"):format(frame_text(frame), frame.src, maker)
+        if not known[text] then
+            known[text] = true
+            parts[#parts + 1] = text
+        end
+    end
+    return #parts > 0 and table.concat(parts, "; ") or "nothing"
+end
+
+local function story(eyes, options, spec, word, found)
+    local parts = {}
+    if not options.source.guards then
+        parts[1] = word.left and ("%s and %d more left %s"):format(frame_text(word.left[1]), #word.left - 1,
+            options.source.label) or ("nothing left %s"):format(options.source.label)
+    end
+    parts[#parts + 1] = word.arrived or found and ("nothing of it %s"):format(ARRIVED[found]) or word.why
+    local back = back_text(eyes, options, spec, found)
+    parts[#parts + 1] = back and "back came " .. back
+    return table.concat(parts, ", ")
+end
+
+-- The eyes that must have seen everything, that "it did not arrive" may be said.
+local function needed(options, where, spec)
+    local out = {}
+    if not options.source.guards then
+        out[1] = { role = "port", box = options.source.name }
+    end
+    if where == "port" then
+        out[#out + 1] = { role = "port", box = options.holder.box.name }
+    elseif where == "input" then
+        out[#out + 1] = { role = "input", link = spec.proto .. inet.family(spec.to) }
+    else
+        out[#out + 1] = { role = "link" }
+    end
+    return out
+end
+
+local function arrivals(eyes, options, where, spec, from)
+    if where == "port" then
+        return handed_to_box(eyes, options, spec, from)
+    elseif where == "input" then
+        return passed_input(eyes, spec, from)
+    end
+    return left_host(eyes, options, spec, from)
+end
+
+--- What the witness says of one target.
+-- @param seen as of witness.measured
+-- @param options as of isolated.measure
+-- @param i the target's number
+-- @return { column: "arrived", "absent" or nil; arrived: text, how; unsent: nothing of it left the source; blind:
+--   text, why it may have missed something; why: text, why there was no witness of it; story: text, what it saw }
+function witness.tell(seen, options, i)
+    local eyes, where = seen.eyes, seen.goals and seen.goals[i]
+    local target = options.targets[i]
+    if not eyes then
+        return { why = seen.why }
+    elseif not where then
+        return { why = "nobody would see it arrive: it is on the source's own link" }
+    end
+    local left = options.source.guards and {} or departures_of(eyes, options, target)
+    local from = sender_of(eyes, options, target.spec)
+    local came, places, doubt = arrivals(eyes, options, where, target.spec, from)
+    local word = { left = left[1] and left, why = doubt }
+    if #came > 0 then
+        word.column = "arrived"
+        word.arrived = ("%s: %s on %s"):format(ARRIVED[where], frame_text(came[1]), places[1].link)
+    end
+    for _, which in ipairs(needed(options, where, target.spec)) do
+        word.blind = word.blind or witness.blindness(eyes, which)
+    end
+    local whole = not word.column and not word.blind and not doubt
+    word.unsent = whole and not left[1] and not options.source.guards
+    word.column = word.column or whole and "absent" or nil
+    word.story = story(eyes, options, target.spec, word, not word.blind and not doubt and where)
+    return word
+end
+
+return witness
