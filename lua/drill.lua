@@ -35,6 +35,7 @@ local KNOWN = {
     hold = "value",
     ["dry-run"] = "flag",
     ["keep-boxes"] = "flag",
+    ["no-witness"] = "flag",
 }
 
 -- The letters of --phase, or those of all probes there are; nil, message when one has no probes.
@@ -224,6 +225,7 @@ local function drill(found)
         return
     end
     engine.call("grant", "box.mint", "box.exec", "box.cli")
+    session.obey(found)
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)

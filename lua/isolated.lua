@@ -15,9 +15,6 @@ local witness = require "witness"
 
 local isolated = {}
 
---- The control that says whether the host's witness saw a measurement.
-isolated.WITNESS = "a witness on the host watched the flows"
-
 -- The specs that reach the public internet, bound to an address where one is given.
 local function control_specs(data, from)
     local out = {}
@@ -208,7 +205,7 @@ local function measure_once(t, options, try)
     round.witness = witness.measured(options, function()
         (options.holder and attempt_held or attempt)(t, options, round)
     end)
-    t:control(isolated.WITNESS, round.witness.eyes ~= nil, { seen = round.witness.why, try = try })
+    t:control(witness.CONTROL, round.witness.eyes ~= nil, { seen = round.witness.why, try = try })
     return round
 end
 

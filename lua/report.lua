@@ -2,6 +2,7 @@
 -- through the broker's `print`, which escapes what a terminal would act on: names and addresses here
 -- may be a box's own words.
 local cjson = require "cjson"
+local witness = require "witness"
 
 local report = {}
 
@@ -302,6 +303,20 @@ local function counts_text(counts)
     return #parts > 0 and table.concat(parts, ", ") or "no verdicts"
 end
 
+-- Why there was no witness, and of how many probes; nil where each had one.
+local function without_witness(results)
+    local why, count = nil, 0
+    for _, result in ipairs(results) do
+        for _, control in ipairs(result.evidence.controls or {}) do
+            if control.what == witness.CONTROL and not control.passed then
+                why, count = control.seen, count + 1
+                break
+            end
+        end
+    end
+    return why, count
+end
+
 local CLOSING = {
     [EXIT.OK] = { "green", "The contract holds, as far as it was asked." },
     [EXIT.FAILED] = { "red", "The contract does not hold." },
@@ -333,6 +348,11 @@ function report.summary(results, summary)
         line("plain", "\nThe box CLI that was drilled: " .. flat(summary.cli))
     elseif summary.without_cli then
         line("yellow", "\nNO BOX CLI WAS DRILLED: " .. flat(summary.without_cli))
+    end
+    local why, count = without_witness(results)
+    if count > 0 then
+        line("yellow", ("\nNO WITNESS on this host (%s): what %d probes say rests on the boxes' word alone."):format(
+            flat(why), count))
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",

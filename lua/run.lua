@@ -11,7 +11,7 @@ as many boxes of their own as they need.
 
   --keep-boxes     leave the boxes standing
 ]] .. session.OPTIONS_HELP
-local KNOWN = { ["keep-boxes"] = "flag" }
+local KNOWN = { ["keep-boxes"] = "flag", ["no-witness"] = "flag" }
 
 local function phases_of(probes)
     local out, seen = {}, {}
@@ -64,6 +64,7 @@ local function run(found, files)
         return start.refuse("not agreed to: nothing was done (--yes agrees beforehand)")
     end
     engine.call("grant", "box.mint", "box.exec")
+    session.obey(found)
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
     local phases = phases_of(probes)

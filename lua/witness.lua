@@ -11,6 +11,9 @@ local task = require "task"
 
 local witness = {}
 
+--- The control that says whether there was a witness of a measurement; `seen` says why not.
+witness.CONTROL = "a witness on the host watched the flows"
+
 -- What is under way when an attempt has ended is seen within this time, in milliseconds: the last repetition, and
 -- what is handed on in a queue.
 local SETTLE_MS = 200
@@ -420,8 +423,8 @@ end
 local function story(eyes, options, spec, word, found)
     local parts = {}
     if not options.source.guards then
-        parts[1] = word.left and ("%s and %d more left %s"):format(frame_text(word.left[1]), #word.left - 1,
-            options.source.label) or ("nothing left %s"):format(options.source.label)
+        local what = word.left and ("%s (%d)"):format(frame_text(word.left[1]), #word.left) or "nothing"
+        parts[1] = ("%s left %s"):format(what, options.source.label)
     end
     parts[#parts + 1] = word.arrived or found and ("nothing of it %s"):format(ARRIVED[found]) or word.why
     local back = back_text(eyes, options, spec, found)
