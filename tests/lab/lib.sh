@@ -8,12 +8,13 @@ passed=0 failed=0 NAME=
 lab() { "$LAB" "$1" --name "$NAME" "${@:2}" 2>>"$DIR/lab.log"; }
 in_lab() { "$LAB" run --name "$NAME" -- "$@"; }
 
-# lab_up NAME: a lab of that name and this process (other checkouts may be testing too); from here on, taken down at the end however that comes.
+# lab_up NAME ARG...: a lab of that name and this process (other checkouts may be testing too), `lab up` with these
+# arguments; from here on, taken down at the end however that comes.
 lab_up() {
     NAME=$1-$$
     trap 'lab down; rm -rf "$DIR"' EXIT
     # Phase B has up to eight boxes at a time, and tests run side by side.
-    lab up --many-boxes || {
+    lab up --many-boxes "${@:2}" || {
         cat "$DIR/lab.log"
         echo "0 passed, 1 failed"
         exit 1
