@@ -21,6 +21,9 @@ local SETTLE_MS = 200
 -- A host that lets a packet through asks for its neighbour in the same moment. Seconds.
 local ASKED_WITHIN = 0.1
 
+-- A "host unreachable" after this many seconds may be the end of an ARP request: those take three.
+local LATE = 0.5
+
 -- Values that an eye has in the answer of witness.close.
 local EYE_VALUES = 7
 
@@ -412,6 +415,20 @@ local function asked_for(eyes, options, spec, hops)
     return asks, places
 end
 
+-- A doubt, where this host said "host unreachable" to the source, and said it late only: a reject is prompt, but so
+-- ends an ARP request that was under way for somebody else already.
+local function said_late(eyes, options, spec)
+    local start, first = first_departure(eyes, options, spec), nil
+    local which = { role = "port", box = options.source.name, outgoing = true }
+    for _, frame in ipairs(witness.frames(eyes, which)) do
+        local unreachable = frame.icmp == (frame.family == 6 and "1/3" or "3/1")
+        if unreachable and frame.inner and inet.same(frame.inner.dst, spec.to) then
+            first = math.min(first or frame.time, frame.time)
+        end
+    end
+    return start and first and first > start + LATE and "it was said late that nobody answers there" or nil
+end
+
 -- What left this host for a routed target.
 local function left_host(eyes, options, spec, from, hops)
     local out, places = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
@@ -427,7 +444,7 @@ local function left_host(eyes, options, spec, from, hops)
         return {}, {}
     end
     local asks, at, doubt = asked_for(eyes, options, spec, hops)
-    return asks, at, doubt or hops.doubt
+    return asks, at, doubt or hops.doubt or said_late(eyes, options, spec)
 end
 
 local ARRIVED = {

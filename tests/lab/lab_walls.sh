@@ -24,8 +24,8 @@ drill_with() {
     wait "$run"
 }
 
-# alone PROBE: one probe in boxes of its own.
-alone() { in_lab timeout -k 10 200 boxdrill run "$1" --yes >"$DIR/out" 2>"$DIR/err" </dev/null; }
+# alone PROBE ARG...: one probe in boxes of its own.
+alone() { in_lab timeout -k 10 200 boxdrill run "$@" --yes >"$DIR/out" 2>"$DIR/err" </dev/null; }
 
 # says PROBE VERDICT
 says() {
@@ -73,13 +73,18 @@ resets() {
 }
 resets ""
 alone c.host
-check "a host that rejects like a closed port is not judged at its closed ports" says c.host SUSPECT
+check "a host that rejects like a closed port: the witness tells" says c.host PASS
+alone c.host --no-witness
+check "without it, it is not judged at its closed ports" says c.host SUSPECT
 check "in one observation" [ "$(grep -c '^  SUSPECT' "$DIR/out")" = 1 ]
 in_lab nft delete table inet walls
 resets "tcp dport 22 accept"
 in_lab nft delete table inet box
 alone c.host
-check "nor is a hole in it taken for it" says c.host SUSPECT
+check "a hole in it to a closed port is seen" says c.host FAIL
+check "by the input hook" grep -q "tcp 22$" "$DIR/out"
+alone c.host --no-witness
+check "nor is it taken for the wall without the witness" says c.host SUSPECT
 in_lab nft delete table inet walls
 nft_add "$(cat "$DIR/box.nft")"
 

@@ -98,6 +98,14 @@ check("it asked for another flow, which is let through", routed(
     { asked { time = 10.001 }, frame { dst = ROUTED, dport = 443, seq = 99, src = HOST, outgoing = true } },
     { SYN, OTHER }).column == "absent")
 
+local function unreachable(time)
+    return frame { src = HOST, dst = A, proto = "icmp", kind = "error", icmp = "3/1", time = time, outgoing = true,
+        inner = { proto = "tcp", dst = ROUTED, dport = 80 }, dport = false }
+end
+check("a prompt host-unreachable is a reject", routed({}, { SYN, unreachable(10.01) }).column == "absent")
+check("a late one cannot be told", routed({}, { SYN, unreachable(13.06) }).column == nil)
+check("late, after a prompt one", routed({}, { SYN, unreachable(10.01), unreachable(13.06) }).column == "absent")
+
 -- By a gateway: it is the gateway that the host asks for.
 local VIA = "192.0.2.9"
 local function asked_via()
