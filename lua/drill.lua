@@ -229,9 +229,7 @@ local function drill(found)
     if found.live then
         engine.call("live.allow", data.project, found.live)
     end
-    if found["no-witness"] then
-        engine.call("witness.off")
-    end
+    session.obey(found)
     engine.call("progress")
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
@@ -247,7 +245,6 @@ local function drill(found)
         cli = drilled,
         without_cli = without,
         left_out = left_out,
-        no_witness = found["no-witness"],
     })
 end
 

@@ -99,9 +99,28 @@ function host.addresses()
     return out
 end
 
---- The IPv4 routes of the host, of every table, default routes left out.
--- @return array of "ADDRESS/BITS" or "ADDRESS"; or nil, message, code
-function host.routes()
+-- The gateways of a route as ip has it: its own, or those of its next hops.
+local function gateways_of(route)
+    local out = {}
+    for _, hop in ipairs(route.nexthops or { route }) do
+        out[#out + 1] = hop.gateway or hop.via and hop.via.host
+    end
+    return out
+end
+
+local function is_down(route)
+    for _, flag in ipairs(route.flags or {}) do
+        if flag == "linkdown" or flag == "dead" then
+            return true
+        end
+    end
+    return false
+end
+
+--- The IPv4 routes of the host, of every table.
+-- @return array of { to ("ADDRESS/BITS" or "ADDRESS"; the default route's is "0.0.0.0/0"), table (text), gateways
+--   (array of addresses), down (its link has no carrier) }; or nil, message, code
+function host.route_list()
     local output, why, code = engine.call("host.routes")
     if not output then
         return nil, why, code
@@ -111,9 +130,28 @@ function host.routes()
         return nil, "ip -4 -j route: no JSON", "EPROTO"
     end
     local out = {}
-    for _, route in ipairs(routes) do
-        if route.dst ~= "default" then
-            out[#out + 1] = route.dst
+    for i, route in ipairs(routes) do
+        out[i] = {
+            to = route.dst == "default" and "0.0.0.0/0" or route.dst,
+            table = tostring(route.table or "main"),
+            gateways = gateways_of(route),
+            down = is_down(route),
+        }
+    end
+    return out
+end
+
+--- Where the IPv4 routes of the host lead, of every table, default routes left out.
+-- @return array of "ADDRESS/BITS" or "ADDRESS"; or nil, message, code
+function host.routes()
+    local list, why, code = host.route_list()
+    if not list then
+        return nil, why, code
+    end
+    local out = {}
+    for _, route in ipairs(list) do
+        if route.to ~= "0.0.0.0/0" then
+            out[#out + 1] = route.to
         end
     end
     return out

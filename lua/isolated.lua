@@ -112,10 +112,7 @@ local function attempt(t, options, round)
         specs[i] = told_apart(target.spec)
     end
     table.move(controls, 1, #controls, #specs + 1, specs)
-    local seen
-    round.witness = witness.measured(options, function()
-        seen = source:attempt { controls, specs, controls }
-    end)
+    local seen = source:attempt { controls, specs, controls }
     local info, label = identity and identity.info, source.label .. " reaches the public internet "
     round.seen = table.move(seen[2], 1, #options.targets, 1, {})
     demand_online(t, round, label .. "before", seen[1], info)
@@ -202,17 +199,18 @@ local function attempt_held(t, options, round)
     round.came = arrivals.read(word)
 end
 
--- One round; round.why says what it lacks to be judged.
+-- One round, with a witness around it; round.why says what it lacks to be judged.
 local function measure_once(t, options, try)
     local round = { try = try }
-    if not options.holder then
-        attempt(t, options, round)
+    if options.identity and options.holder and not demand_distinct(t, round, options.identity, options.holder) then
         return round
     end
-    if options.identity and not demand_distinct(t, round, options.identity, options.holder) then
-        return round
+    round.witness = witness.measured(options, function()
+        (options.holder and attempt_held or attempt)(t, options, round)
+    end)
+    if round.witness.eyes or round.witness.why then
+        t:control(witness.CONTROL, round.witness.eyes ~= nil, { seen = round.witness.why, try = try })
     end
-    attempt_held(t, options, round)
     return round
 end
 
@@ -229,6 +227,17 @@ local function rejects(t, options, round, i)
     return false
 end
 
+-- Who else than the table's column has a word: the target's own box, and what a witness told.
+local function add_reasons(one, kind, word)
+    if word.arrived then
+        one.reason = ("%s (%s)"):format(one.reason, word.arrived)
+    elseif kind then
+        one.reason = ("%s (%s, as the target's box says)"):format(one.reason, kind)
+    elseif word.blind and one.verdict ~= "FAIL" and one.verdict ~= "ERROR" then
+        one.verdict, one.reason, one.blind = "SUSPECT", word.blind .. ", so it may have arrived", true
+    end
+end
+
 -- What arrived at B, by the word of our program there: nil, or text.
 local function told(options, round, target)
     if not options.holder then
@@ -239,36 +248,27 @@ local function told(options, round, target)
     return arrivals.of(round.came, target.spec.proto, options.sender)
 end
 
--- Why what would be PASS is no proof: nil where it is. What the host's own eyes saw needs nobody's word.
-local function doubt(options, round, word)
-    if word.blind then
-        return word.blind .. ", so it may have arrived"
-    elseif options.holder and round.came.blind and word.column ~= "absent" then
-        return ("%s %s, so its own firewall may have hidden it"):format(options.holder.box.label, round.came.blind)
-    end
-    return nil
-end
-
 -- The table's word on one target of a round whose controls passed.
 local function judged(t, options, round, i)
-    local target, seen = options.targets[i], round.seen[i]
-    local word, kind = witness.tell(round.witness, options, i), told(options, round, target)
+    local target, seen, routed = options.targets[i], round.seen[i], t.contract.budgets.routed
+    local kind = told(options, round, target)
+    local word = witness.tell(round.witness, options, i)
     target.guarded, target.rejects = options.source.guards, rejects(t, options, round, i)
     target.witness, target.unsent = kind and "arrived" or word.column, word.unsent
-    local verdict, reason = judge.isolated(seen, target, t.contract.budgets.routed)
-    local row = judge.row(seen, target, t.contract.budgets.routed)
-    if word.arrived then
-        reason = ("%s (%s)"):format(reason, word.arrived)
-    elseif kind then
-        reason = ("%s (%s, as the target's box says)"):format(reason, kind)
-    elseif verdict == "PASS" and doubt(options, round, word) then
-        verdict, reason, word.doubted = "SUSPECT", doubt(options, round, word), true
+    local one = { row = judge.row(seen, target, routed), seen = seen, target = target, story = word.story or word.why }
+    one.verdict, one.reason = judge.isolated(seen, target, routed)
+    add_reasons(one, kind, word)
+    local rests = options.holder and target.witness ~= "absent" -- on the word of the target's box
+    if rests and one.verdict == "PASS" and round.came.blind then
+        one.verdict = "SUSPECT"
+        one.reason = ("%s %s, so its own firewall may have hidden it"):format(
+            options.holder.box.label, round.came.blind)
     end
-    local own = options.identity and holds(options.identity.info, target.spec.to)
-    if own then
-        verdict, reason = "SUSPECT", "the box holds that address itself: it asked itself"
+    one.own = options.identity and holds(options.identity.info, target.spec.to)
+    if one.own then
+        one.verdict, one.reason = "SUSPECT", "the box holds that address itself: it asked itself"
     end
-    return { verdict = verdict, reason = reason, row = row, seen = seen, target = target, own = own, word = word }
+    return one
 end
 
 -- ICMP errors that no closed port sends, but a wall does: no network, no host, prohibited.
@@ -340,7 +340,7 @@ end
 -- The verdict on a target in the light of the others: one with nobody known behind it becomes a note, where it
 -- may be one; a silence that the box may have made itself is no proof.
 local function soften(t, one, all)
-    if one.own or one.word.doubted then
+    if one.own or one.blind then
         return
     elseif has_no_ipv6(t, one) then
         one.verdict, one.reason = "NOTE", "the box has no IPv6: nothing was asked"
@@ -359,7 +359,8 @@ end
 local function gather(t, options, all)
     local found, places = {}, {}
     for _, one in ipairs(all) do
-        if one.target.unjudged and one.verdict == "SUSPECT" and not one.own and may_be_own(one) then
+        local open = one.target.unjudged and one.verdict == "SUSPECT" and not one.own and not one.blind
+        if open and may_be_own(one) then
             found[#found + 1] = one
             places[#places + 1] = outcome.target(one.target.spec)
         end
@@ -384,7 +385,7 @@ local function observe(t, options, one)
     local details = outcome.details(one.seen, spec)
     details.reason, details.clause = one.reason, target.clause or options.clause
     details.listener = target.listener and true or false
-    details.witness = one.word.story or one.word.why and "none: " .. one.word.why
+    details.witness = one.story
     if target.by_hand then
         details.by_hand = options.source:by_hand_text(target.by_hand)
     elseif not target.mark then
@@ -398,15 +399,14 @@ end
 -- @param options
 --   source: the place A: a box or the host
 --   targets: array of { spec (as of guest.spec), what (text; may be left out), listener (a program is known to
---     be listening there), on_link (on A's own link), up (known to be up), unjudged (silence there is a
---     NOTE: nobody is known to listen), clause, by_hand (words for a shell there), mark and any (a frame's, as of
---     arrivals.of_frame) }
+--     be listening there), on_link (on A's own link), up (known to be up), unjudged (without a witness silence
+--     there is a NOTE: nobody is known to listen), clause, by_hand (words for a shell there), mark and any (a frame's,
+--     as of arrivals.of_frame) }. Afterwards `witness` is what one said of it, too: arrived, absent, or nil
 --   holder: where the targets are a box B: { box, port } and B's identity; the port is held by our
 --     program meanwhile, which watches `link` for frames with the `mark`, where those are given
 --   sender: with a holder, how A is recognised among what arrives there, as of arrivals.of
 --   identity: A's, as of Box:identity, where A is a box: B must be another, and A's own addresses are no targets
 --   clause: what the contract says
--- @return whether the witness told of every target
 function isolated.measure(t, options)
     local round = measure_once(t, options, 1)
     if round.why and online(t, options.source, options.identity, 2) then
@@ -414,12 +414,11 @@ function isolated.measure(t, options)
     end
     if round.why then
         t:suspect("a control failed twice: " .. round.why, { clause = options.clause })
-        return false
+        return
     end
-    local all, witnessed = {}, true
+    local all = {}
     for i = 1, #options.targets do
         all[i] = judged(t, options, round, i)
-        witnessed = witnessed and all[i].word.column ~= nil
     end
     for _, one in ipairs(all) do
         soften(t, one, all)
@@ -428,7 +427,6 @@ function isolated.measure(t, options)
     for _, one in ipairs(all) do
         observe(t, options, one)
     end
-    return witnessed
 end
 
 --- What a measurement between a box and its host stands on: who the box is, and the host's addresses. What

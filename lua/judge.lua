@@ -68,8 +68,11 @@ local TABLE = {
 }
 
 -- Whether an attempt ended where it started. That nobody answered ARP on A's own link is no such end: there
--- ARP is the attempt.
+-- ARP is the attempt. (`unsent`: a witness saw that nothing left.)
 local function is_unsent(seen, target)
+    if target.unsent and (seen.outcome == "unreachable" or seen.outcome == "refused" or seen.outcome == "silent") then
+        return true
+    end
     local failed = seen.outcome == "unreachable" or seen.outcome == "refused"
     if not failed or target.on_link and outcome.is_no_host(seen) then
         return false
@@ -93,8 +96,7 @@ end
 -- @param routed_ms "host unreachable" later than this may be the host's own failed ARP, in milliseconds. Every
 --   other error is a reject, however late: ICMP errors are rationed, and come with a repeated SYN then
 function judge.row(seen, target, routed_ms)
-    local lost = target.unsent and seen.outcome ~= "reachable"
-    if lost or not target.guarded and is_unsent(seen, target) then
+    if not target.guarded and is_unsent(seen, target) then
         return "unsent"
     elseif seen.outcome ~= "unreachable" then
         return seen.outcome
@@ -129,7 +131,7 @@ end
 
 --- The verdict on one attempt to reach what must not be reached.
 -- @param seen { outcome, ms }
--- @param target { on_link, guarded, rejects, listener, witness, up }
+-- @param target { on_link, guarded, rejects, unsent, listener, witness, up }
 -- @param routed_ms see judge.row
 -- @return verdict, reason
 function judge.isolated(seen, target, routed_ms)

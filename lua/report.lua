@@ -2,6 +2,7 @@
 -- through the broker's `print`, which escapes what a terminal would act on: names and addresses here
 -- may be a box's own words.
 local cjson = require "cjson"
+local witness = require "witness"
 
 local report = {}
 
@@ -319,6 +320,20 @@ function report.counts_text(counts)
     return #parts > 0 and table.concat(parts, ", ") or "no verdicts"
 end
 
+-- Why there was no witness, and of how many probes; nil where each had one.
+local function without_witness(results)
+    local why, count = nil, 0
+    for _, result in ipairs(results) do
+        for _, control in ipairs(result.evidence.controls or {}) do
+            if control.what == witness.CONTROL and not control.passed then
+                why, count = control.seen, count + 1
+                break
+            end
+        end
+    end
+    return why, count
+end
+
 local CLOSING = {
     [EXIT.OK] = { "green", "The contract holds, as far as it was asked." },
     [EXIT.FAILED] = { "red", "The contract does not hold." },
@@ -359,8 +374,10 @@ function report.summary(results, summary)
         line("plain", ("\nNot asked, by --only or --skip: %d probes: %s"):format(
             #summary.left_out, flat(table.concat(summary.left_out, " "))))
     end
-    if summary.no_witness then
-        line("yellow", "\nWithout a witness: the verdicts rest on the boxes' own word alone.")
+    local why, count = without_witness(results)
+    if count > 0 then
+        line("yellow", ("\nNO WITNESS on this host (%s): what %d probes say rests on the boxes' word alone."):format(
+            flat(why), count))
     end
     local closing = CLOSING[summary.status]
     engine.call("print", closing[1], "\n" .. closing[2], "plain",

@@ -58,9 +58,7 @@ local function run(found, files)
     if question and not leftovers.may_start() then
         return
     end
-    if found["no-witness"] then
-        engine.call("witness.off")
-    end
+    session.obey(found)
     engine.call("progress")
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
@@ -71,7 +69,6 @@ local function run(found, files)
         phases = phases,
         ms = (engine.clock() - started) * 1000,
         audit = false,
-        no_witness = found["no-witness"],
     })
 end
 

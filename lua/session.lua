@@ -39,13 +39,20 @@ end
 
 --- The options that every script prints in its --help.
 session.OPTIONS_HELP = [[
+  --no-witness     do not watch this host's links: the boxes' word alone counts
   --yes            ask nothing
   --json           one JSON object a line (docs/json.md)
   --box PATH       the box CLI to drill, instead of `box` on PATH
-  --no-witness     look at no packets on the host: judge by the boxes' own word alone
   --site FILE      the site's changes to the contract
   --log FILE       append what was found to a run log (Markdown), all or nothing
 ]]
+
+--- Does what a script's options say of all its probes. @param found as of start.options
+function session.obey(found)
+    if found["no-witness"] then
+        engine.call("witness.off")
+    end
+end
 
 -- A probe that can not be run. @param missing whether the file could not even be read
 local function broken(file, why, missing)

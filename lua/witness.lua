@@ -11,12 +11,18 @@ local task = require "task"
 
 local witness = {}
 
+--- The control that says whether there was a witness of a measurement; `seen` says why not.
+witness.CONTROL = "a witness on the host watched the flows"
+
 -- What is under way when an attempt has ended is seen within this time, in milliseconds: the last repetition, and
 -- what is handed on in a queue.
 local SETTLE_MS = 200
 
 -- A host that lets a packet through asks for its neighbour in the same moment. Seconds.
 local ASKED_WITHIN = 0.1
+
+-- A "host unreachable" after this many seconds may be the end of an ARP request: those take three.
+local LATE = 0.5
 
 -- Values that an eye has in the answer of witness.close.
 local EYE_VALUES = 7
@@ -198,32 +204,73 @@ local function goal(options, addresses, target)
     return "links"
 end
 
+local function bits_of(route)
+    return tonumber(route.to:match("/(%d+)$")) or 32
+end
+
+--- Where a packet for an address may be handed on: by the longest matching route of each table, since which table is
+-- asked depends on more than the address.
+-- @param routes as of host.route_list @param address text
+-- @return { gateways (array of texts), doubt (text: a packet might be let through, and no link would show it) }
+function witness.next_hops(routes, address)
+    local best, hops = {}, { gateways = {} }
+    for _, route in ipairs(routes) do
+        local longest = best[route.table]
+        if inet.within(address, route.to) and (not longest or bits_of(route) >= bits_of(longest[1])) then
+            local same = longest and bits_of(route) == bits_of(longest[1])
+            best[route.table] = same and longest or {}
+            table.insert(best[route.table], route)
+        end
+    end
+    for _, name in ipairs(contract.sorted_keys(best)) do
+        for _, route in ipairs(best[name]) do
+            table.move(route.gateways, 1, #route.gateways, #hops.gateways + 1, hops.gateways)
+            hops.doubt = hops.doubt or route.down and ("the route to %s leads over a link that is down"):format(address)
+        end
+    end
+    if inet.family(address) == 6 then
+        hops.doubt = "the next hops of IPv6 routes are not known"
+    end
+    return hops
+end
+
 --- What a witness of a measurement has to watch.
 -- @param options as of isolated.measure @param addresses the host's, as of host.addresses
--- @return as of witness.open, and `goals`: of each target; nil where nothing of it is the witness's to tell
-function witness.plan(options, addresses)
-    local what = { boxes = {}, addresses = {}, goals = {} }
+-- @param routes the host's, as of host.route_list
+-- @return as of witness.open, and of each target `goals` and `hops` (as of witness.next_hops); nil, message where
+--   nothing of it can be watched; nil alone where nothing of it is a witness's to tell
+function witness.plan(options, addresses, routes)
+    local what = { boxes = {}, addresses = {}, goals = {}, hops = {} }
     local known = {}
+    local function add(address)
+        local bytes = inet.parse(address)
+        if bytes and not known[bytes] then
+            known[bytes] = true
+            table.insert(what.addresses, address)
+        end
+    end
     if not options.source.guards then
         what.boxes[1] = options.source.name
     end
     for i, target in ipairs(options.targets) do
         local found = goal(options, addresses, target)
-        local bytes = found and inet.parse(target.spec.to)
         what.goals[i] = found or false
+        what.hops[i] = found == "links" and witness.next_hops(routes, target.spec.to) or { gateways = {} }
         if found == "links" or found == "input" then
             what[found] = true
         end
-        if found and not known[bytes] then
-            known[bytes] = true
-            table.insert(what.addresses, target.spec.to)
+        if found then
+            add(target.spec.to)
+        end
+        for _, gateway in ipairs(what.hops[i].gateways) do
+            add(gateway)
         end
     end
     if options.holder then
         table.insert(what.boxes, options.holder.box.name)
     end
     if #what.addresses == 0 or #what.boxes == 0 then
-        return nil
+        return nil, not (options.holder and options.holder.mark) and "no port of theirs is known here" or nil
     end
     return what
 end
@@ -233,9 +280,12 @@ end
 -- @return what witness.tell takes
 function witness.measured(options, f)
     local addresses, why = host.addresses()
-    local what
+    local routes, what
     if addresses then
-        what, why = witness.plan(options, addresses)
+        routes, why = host.route_list()
+    end
+    if routes then
+        what, why = witness.plan(options, addresses, routes)
     end
     if not what then
         f()
@@ -243,7 +293,7 @@ function witness.measured(options, f)
     end
     local eyes
     eyes, why = witness.around(what, f)
-    return { eyes = eyes, goals = what.goals, why = why }
+    return { eyes = eyes, goals = what.goals, hops = what.hops, why = why }
 end
 
 -- Whether a frame is one of a target's flow, on its way there. The marked frames of other probes, which may be
@@ -269,18 +319,20 @@ local function is_back(frame, spec)
         and (frame.kind == "reply" or spec.port ~= nil and frame.sport == spec.port)
 end
 
--- By what the source is recognised, beyond what it says of itself: what was seen to leave its port.
-local function sender_of(options, departures)
+-- By what the source is recognised, beyond what it says of itself: what was seen to leave its port for that address.
+local function sender_of(eyes, options, spec)
     local from = { addresses = {}, macs = {}, signatures = {} }
     local said = options.sender or options.identity or {}
     for _, text in ipairs(said.addresses or {}) do
         from.addresses[inet.parse(text) or ""] = true
     end
     from.macs[said.mac or ""] = true
-    for _, frame in ipairs(departures) do
-        from.addresses[inet.parse(frame.src) or ""] = true
-        from.macs[frame.smac or ""] = true
-        from.signatures[frames.signature(frame) or ""] = true
+    local which = { role = "port", box = options.source.name, outgoing = false }
+    for _, frame in ipairs(options.source.guards and {} or witness.frames(eyes, which)) do
+        local towards = inet.same(frame.dst, spec.to) or is_ask(frame, spec)
+        from.addresses[towards and inet.parse(frame.src) or ""] = true
+        from.macs[towards and frame.smac or ""] = true
+        from.signatures[towards and frames.signature(frame) or ""] = true
     end
     from.addresses[""], from.macs[""], from.signatures[""] = nil, nil, nil
     return from
@@ -336,12 +388,26 @@ local function first_departure(eyes, options, spec)
     return first
 end
 
--- The host's own question for a routed target: asked of all in the moment when the source's first packet came,
--- it says that the packet was let through. One that it asked before, or later, may be for something else.
+-- Whether a frame asks for an address, or for a gateway on the way there.
+local function is_ask_for(frame, spec, hops)
+    if is_ask(frame, spec) then
+        return true
+    end
+    for _, gateway in ipairs(hops.gateways) do
+        if frame.kind == "ask" and inet.same(frame.target, gateway) then
+            return true
+        end
+    end
+    return false
+end
+
+-- The host's own question for a routed target, or for the gateway there: asked of all in the moment when the
+-- source's first packet came, it says that the packet was let through. One that it asked before, or later, may be
+-- for something else.
 -- @return array of frames, array of eyes; and a text where such questions cannot be told
-local function asked_for(eyes, options, spec)
+local function asked_for(eyes, options, spec, hops)
     local asks, places = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
-        return is_ask(frame, spec) and (frame.broadcast or frame.proto == "nd")
+        return is_ask_for(frame, spec, hops) and (frame.broadcast or frame.proto == "nd")
     end)
     local start = first_departure(eyes, options, spec)
     if #asks == 0 or not start then
@@ -352,13 +418,27 @@ local function asked_for(eyes, options, spec)
         first = math.min(first, frame.time)
     end
     if first < start or first > start + ASKED_WITHIN then
-        return {}, {}, ("the host asks who has %s for reasons of its own"):format(spec.to)
+        return {}, {}, ("the host asks who has %s for reasons of its own"):format(asks[1].target)
     end
     return asks, places
 end
 
+-- A doubt, where this host said "host unreachable" to the source, and said it late only: a reject is prompt, but so
+-- ends an ARP request that was under way for somebody else already.
+local function said_late(eyes, options, spec)
+    local start, first = first_departure(eyes, options, spec), nil
+    local which = { role = "port", box = options.source.name, outgoing = true }
+    for _, frame in ipairs(witness.frames(eyes, which)) do
+        local unreachable = frame.icmp == (frame.family == 6 and "1/3" or "3/1")
+        if unreachable and frame.inner and inet.same(frame.inner.dst, spec.to) then
+            first = math.min(first or frame.time, frame.time)
+        end
+    end
+    return start and first and first > start + LATE and "it was said late that nobody answers there" or nil
+end
+
 -- What left this host for a routed target.
-local function left_host(eyes, options, spec, from)
+local function left_host(eyes, options, spec, from, hops)
     local out, places = witness.frames(eyes, { role = "link", outgoing = true }, function(frame)
         return is_forward(frame, spec) and is_from(frame, from)
     end)
@@ -371,7 +451,8 @@ local function left_host(eyes, options, spec, from)
     if #others > 0 then -- the neighbour is known: what is let through is seen itself
         return {}, {}
     end
-    return asked_for(eyes, options, spec)
+    local asks, at, doubt = asked_for(eyes, options, spec, hops)
+    return asks, at, doubt or hops.doubt or said_late(eyes, options, spec)
 end
 
 local ARRIVED = {
@@ -451,13 +532,13 @@ local function needed(options, where, spec)
     return out
 end
 
-local function arrivals(eyes, options, where, spec, from)
+local function arrivals(eyes, options, where, spec, from, hops)
     if where == "port" then
         return handed_to_box(eyes, options, spec, from)
     elseif where == "input" then
         return passed_input(eyes, spec, from)
     end
-    return left_host(eyes, options, spec, from)
+    return left_host(eyes, options, spec, from, hops)
 end
 
 -- The frame that tells most: the first that is no question for an address.
@@ -482,11 +563,11 @@ function witness.tell(seen, options, i)
     if not eyes then
         return { why = seen.why }
     elseif not where then
-        return {}
+        return { why = "nobody would see it arrive: it is on the source's own link" }
     end
     local left = options.source.guards and {} or departures_of(eyes, options, target)
-    local from = sender_of(options, left)
-    local came, places, doubt = arrivals(eyes, options, where, target.spec, from)
+    local from = sender_of(eyes, options, target.spec)
+    local came, places, doubt = arrivals(eyes, options, where, target.spec, from, seen.hops[i])
     local word = { left = left[1] and left, why = doubt }
     if #came > 0 then
         local best = telling(came)

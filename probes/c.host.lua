@@ -18,20 +18,21 @@ local function has_link_local(list)
     return false
 end
 
--- Whether silence on that protocol proves something at one target at least.
-local function has_listener(list, proto)
+-- Whether silence on that protocol proves something at one target at least: somebody is known to listen, or the
+-- host's own witness would have seen it.
+local function is_judged(list, proto)
     for _, target in ipairs(list) do
-        if target.listener and target.spec.proto == proto then
+        if (target.listener or target.witness) and target.spec.proto == proto then
             return true
         end
     end
     return false
 end
 
-local function demand_listeners(t, list)
+local function demand_judged(t, list)
     for _, proto in ipairs { "tcp", "udp" } do
-        if not has_listener(list, proto) then
-            t:suspect(("no witness, and no %s listener known on the host: silence proves nothing"):format(proto), {
+        if not is_judged(list, proto) then
+            t:suspect(("no %s listener is known on the host: silence proves nothing there"):format(proto), {
                 clause = CLAUSE,
                 reason = "name one in the site's `listeners`; it must answer the host itself",
             })
@@ -55,8 +56,7 @@ return {
             t:note(box.label .. " has an IPv6 address that is not usable yet")
         end
         isolated.verify(host, list)
-        if not t:isolated { source = box, identity = me, targets = list, clause = CLAUSE } then
-            demand_listeners(t, list)
-        end
+        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
+        demand_judged(t, list)
     end,
 }

@@ -1,5 +1,6 @@
 -- Every forbidden range: private networks, link-local with the metadata address, CGNAT. A range is judged
--- where somebody is known to answer, seen from the host just before.
+-- where the host's witness saw what became of a packet, or where somebody is known to answer, seen from the host
+-- just before.
 local contract = require "contract"
 local host = require "host"
 local isolated = require "isolated"
@@ -7,13 +8,13 @@ local targets = require "targets"
 
 local CLAUSE = "a box reaches no private, link-local or CGNAT address"
 
--- The ranges of which nothing is asked are not judged; nor, without a witness, those in which nobody answers the
--- host on a port: that ping alone is dropped there says nothing of the rest.
-local function blind_ranges(t, list, witnessed)
+-- The ranges in which nothing proves anything: no witness, and nobody who answers the host on a port (that ping alone
+-- is dropped there says nothing of the rest). Those of which nothing is asked are not judged, either.
+local function blind_ranges(t, list)
     local asked, seen = {}, {}
     for _, target in ipairs(list) do
         asked[target.range] = true
-        seen[target.range] = seen[target.range] or target.listener and target.spec.port
+        seen[target.range] = seen[target.range] or target.witness or target.listener and target.spec.port
     end
     for _, range in ipairs(contract.sorted_keys(t.contract.forbidden)) do
         if not asked[range] then
@@ -22,8 +23,8 @@ local function blind_ranges(t, list, witnessed)
                 reason = "its addresses are excluded, the host's own, or none; a range that is no part of the contract "
                     .. "is taken out with `[RANGE] = false`",
             })
-        elseif not seen[range] and not witnessed then
-            t:suspect(("no witness, and nobody is known to answer in %s: silence proves nothing there"):format(range), {
+        elseif not seen[range] then
+            t:suspect(("nobody is known to answer in %s: silence proves nothing there"):format(range), {
                 clause = CLAUSE,
                 reason = "name a listener there in the site's `listeners`; it must answer the host",
             })
@@ -44,6 +45,7 @@ return {
         end
         local list = targets.forbidden(t.contract, addresses)
         isolated.verify(host, list)
-        blind_ranges(t, list, t:isolated { source = box, identity = me, targets = list, clause = CLAUSE })
+        t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
+        blind_ranges(t, list)
     end,
 }

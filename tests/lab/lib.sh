@@ -8,7 +8,8 @@ passed=0 failed=0 NAME=
 lab() { "$LAB" "$1" --name "$NAME" "${@:2}" 2>>"$DIR/lab.log"; }
 in_lab() { "$LAB" run --name "$NAME" -- "$@"; }
 
-# lab_up NAME [OPTION]...: a lab of that name and this process (other checkouts may be testing too); from here on, taken down at the end however that comes.
+# lab_up NAME ARG...: a lab of that name and this process (other checkouts may be testing too), `lab up` with these
+# arguments; from here on, taken down at the end however that comes.
 lab_up() {
     NAME=$1-$$
     trap 'lab down; rm -rf "$DIR"' EXIT

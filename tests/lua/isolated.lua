@@ -406,6 +406,38 @@ for key, value in pairs { address = "10.9.9.9", mac = "02:00:00:00:00:09", machi
 end
 check("a box without a machine-id", sibling(HOLDS, SILENT, { address = "10.9.9.8", mac = "x" }):verdict() == "SUSPECT")
 
+-- What a witness on the host told. (It stands in for one: here is no host to watch.)
+local witness = require "witness"
+local measured, tell = witness.measured, witness.tell
+local function told(word, seen, fields)
+    witness.measured = function(_, f)
+        f()
+        return {}
+    end
+    witness.tell = function()
+        return word
+    end
+    local verdict = (measure(always, seen, { target(80, fields) })):verdict()
+    witness.measured, witness.tell = measured, tell
+    return verdict
+end
+local NOBODY = { listener = false, unjudged = true }
+check("it did not arrive: silence needs no listener", told({ column = "absent" }, SILENT, NOBODY) == "PASS")
+check("nor does a reset", told({ column = "absent" }, RESET, NOBODY) == "PASS")
+check("it did not arrive, yet was answered", told({ column = "absent" }, UP, NOBODY) == "ERROR")
+check("it arrived, in silence", told({ column = "arrived", arrived = "x" }, SILENT, NOBODY) == "FAIL")
+check("it arrived, and was refused", told({ column = "arrived", arrived = "x" }, RESET, NOBODY) == "FAIL")
+check("it arrived, and a listener was silent", told({ column = "arrived", arrived = "x" }, SILENT) == "FAIL")
+local UNSENT = { column = "absent", unsent = true }
+check("nothing left the box: a listener's silence is no proof", told(UNSENT, SILENT) == "SUSPECT")
+check("nothing left the box: no proof where nobody listens", told(UNSENT, SILENT, NOBODY) == "NOTE")
+check("frames were lost: SUSPECT with a listener", told({ blind = "x" }, SILENT) == "SUSPECT")
+check("and without", told({ blind = "x" }, SILENT, NOBODY) == "SUSPECT")
+check("frames were lost: reachable is reachable", told({ blind = "x" }, UP) == "FAIL")
+check("frames were lost: what arrived did", told({ blind = "x", column = "arrived", arrived = "x" }, SILENT) == "FAIL")
+check("no witness: as ever, with a listener", told({ why = "x" }, SILENT) == "PASS")
+check("and without", told({ why = "x" }, SILENT, NOBODY) == "NOTE")
+
 -- Who answers is seen from the host, just before.
 local list = { target(80), target(81, { host_address = "10.9.9.9%br0" }), target(82) }
 isolated.verify(place("the host", function(spec)
