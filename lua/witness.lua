@@ -342,9 +342,19 @@ local function is_from(frame, from)
     return from.addresses[inet.parse(frame.src)] or from.macs[frame.smac] or from.signatures[frames.signature(frame)]
 end
 
+-- Whether a frame is of one of the measurement's flows to an address.
+local function is_ours(frame, options, address)
+    for _, target in ipairs(options.targets) do
+        if inet.same(target.spec.to, address) and is_forward(frame, target.spec) then
+            return true
+        end
+    end
+    return false
+end
+
 -- What left the source for a target: its frames; where none left, that it asked who has an address on its own
--- link and got no answer. (With an answer frames would have followed, had they been let out. What other probes send
--- to the same address meanwhile says nothing of this flow.)
+-- link and got no answer. (With an answer, or with frames of another of the measurement's flows to the same address,
+-- its own would have followed, had they been let out. What other probes send there says nothing of this flow.)
 local function departures_of(eyes, options, target)
     local which = { role = "port", box = options.source.name, outgoing = false }
     local left = witness.frames(eyes, which, function(frame)
@@ -357,7 +367,10 @@ local function departures_of(eyes, options, target)
     local answers = witness.frames(eyes, back, function(frame)
         return frame.kind == "answer" and inet.same(frame.proto == "arp" and frame.src or frame.target, target.spec.to)
     end)
-    return #answers > 0 and {} or witness.frames(eyes, which, function(frame)
+    local others = witness.frames(eyes, which, function(frame)
+        return is_ours(frame, options, target.spec.to)
+    end)
+    return (#answers > 0 or #others > 0) and {} or witness.frames(eyes, which, function(frame)
         return is_ask(frame, target.spec)
     end)
 end

@@ -160,7 +160,10 @@ local function sibling(theirs, mine, guards)
     local o = options(B, {
         holder = { box = { name = "b" }, address = B },
         sender = { addresses = { A }, mac = "a", sibling = not guards },
-        targets = { { spec = { proto = "tcp", to = B, port = 80 }, on_link = true } },
+        targets = {
+            { spec = { proto = "tcp", to = B, port = 80 }, on_link = true },
+            { spec = { proto = "udp", to = B, port = 80 }, on_link = true },
+        },
     })
     o.source.guards = guards
     return tell(o, {
@@ -172,6 +175,7 @@ word = sibling {}
 check("asked for, and nobody heard it", word.column == "absent" and not word.unsent)
 check("nothing was asked", sibling({}, {}).unsent)
 check("one protocol left, another did not", sibling({}, { frame { dst = B, proto = "udp" }, ask(B) }).unsent)
+check("what another probe sends there says nothing", not sibling({}, { frame { dst = B, dport = 81 }, ask(B) }).unsent)
 check("the question was handed on", sibling { ask(B, { outgoing = true }) }.column == "arrived")
 check("the frame was", sibling({ frame { dst = B, outgoing = true } }, { frame { dst = B } }).column == "arrived")
 check("routed around: another MAC", sibling({ frame { dst = B, outgoing = true, smac = "h" } }, { frame { dst = B } })
