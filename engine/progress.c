@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { BEAT_MS = 5000, LIVE_MS = 500, BETWEEN_MS = 300, WORTH_MS = 1000, SHOWN = 4 };
+enum { BEAT_MS = 4000, LIVE_MS = 500, BETWEEN_MS = 300, WORTH_MS = 1000, SHOWN = 4 };
 
 static int64_t since, last; /* 0: not asked for */
 

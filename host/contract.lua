@@ -128,7 +128,11 @@ return {
 
     -- MiB that a box is reckoned to want, and with how little it may be minted on a small host; and how many
     -- boxes a whole drill has at a time. Where `wanted` times `at_once` is not free, each gets its share.
-    memory = { wanted = 1024, least = 256, at_once = 10 },
+    memory = {
+        container = { wanted = 320, least = 128 },
+        vm = { wanted = 1024, least = 512 },
+        at_once = 10,
+    },
 
     -- Programs known to be listening, on the host or behind a forbidden address, so that silence
     -- proves something: { address = A, port = P, protocols = { "tcp", "udp" } }. Each is verified

@@ -62,6 +62,7 @@ local NAME = text("^%l[%l%d-]*$", "a name of lower-case letters, digits and -")
 local KEY = text("^[%l%d_.-]+$", "a configuration key")
 local STRING = text("", "a string")
 local PORT = number(1, 65535)
+local MIB = number(1, 1 << 30)
 local DOMAIN = { kind = "domain" }
 local PROTOCOL = one_of("tcp", "udp")
 local RANGE = { kind = "range" }
@@ -118,7 +119,11 @@ local SCHEMA = record {
     box = record { port = PORT, inbound_port = PORT, closed_port = PORT, link_port = PORT, raw_port = PORT },
     groups = list(record { name = text("^%w[%w .-]*$", "a name"), address = address(), port = PORT }),
     broadcast = address(),
-    memory = record { wanted = number(1, 1 << 30), least = number(1, 1 << 30), at_once = number(1, 64) },
+    memory = record {
+        container = record { wanted = MIB, least = MIB },
+        vm = record { wanted = MIB, least = MIB },
+        at_once = number(1, 64),
+    },
     cli = record {
         template = NAME,
         template_file = text("^[%w][%w._-]*$", "a file's name"),
@@ -422,10 +427,13 @@ local function check_together(data, file)
         refuse(file, "tags", "at least one tag expected")
     elseif not are_distinct(box) then
         refuse(file, "box", "different ports expected")
-    elseif data.memory.least > data.memory.wanted then
-        refuse(file, "memory.least", "no more than memory.wanted expected")
     elseif budgets.listen < budgets.attempt + 2 * budgets.control then
         refuse(file, "budgets.listen", "at least attempt and twice control expected")
+    end
+    for _, kind in ipairs { "container", "vm" } do
+        if data.memory[kind].least > data.memory[kind].wanted then
+            refuse(file, ("memory.%s.least"):format(kind), "no more than `wanted` expected")
+        end
     end
     for _, range in ipairs(contract.sorted_keys(data.forbidden)) do
         for i, value in ipairs(data.forbidden[range].addresses) do

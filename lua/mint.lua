@@ -17,9 +17,10 @@ end
 -- @return { each, free, wanted, least } in MiB; `each` is nil where every box can have what it wants, or where the
 --   host's free memory cannot be read: then nothing is limited
 function mint.room()
-    local memory = contract.load().memory
+    local data = contract.load()
+    local memory = data.memory[host.instance_type(data) == "container" and "container" or "vm"]
     local free = math.tointeger(tonumber(host.facts().free_memory))
-    local share = free and free // memory.at_once
+    local share = free and free // data.memory.at_once
     return { each = share and share < memory.wanted and share or nil, free = free, wanted = memory.wanted,
         least = memory.least }
 end
@@ -90,7 +91,7 @@ function mint.create(name, recipe, options)
     what.config["limits.memory"] = each and ("%dMiB"):format(each)
     local done, why, code = incus.create(data.project, name, what)
     if not done then
-        return nil, ("%s: %s"):format(name, why), code
+        return nil, why, code
     end
     return note_uuid(data.project, name)
 end
@@ -119,7 +120,7 @@ local function wait_ready(name, kind)
         return pushed
     end, name .. " to take our program")
     if not path then
-        return nil, ("%s: %s"):format(name, tostring(why)), "ETIMEDOUT"
+        return nil, tostring(why), "ETIMEDOUT"
     end
     return true
 end
@@ -128,20 +129,27 @@ end
 -- address in time is minted all the same: what that means is for the probes to say.
 -- @param name as of mint.name
 -- @param recipe as of mint.recipe
--- @return { name, address (nil: none in time) }; or nil, message, code
+-- @return { name, address (nil: none in time) }; or nil, message (with what had been done until then), code
 function mint.box(name, recipe)
     local data = contract.load()
-    local done, why, code = mint.create(name, recipe)
-    if not done then
-        return nil, why, code
+    local began, story = engine.clock(), {}
+    local function step(what, done, why, code)
+        if not done then
+            local before = #story > 0 and table.concat(story, ", ") or "nothing"
+            return nil, ("%s: %s (before: %s)"):format(what, why, before), code
+        end
+        story[#story + 1] = ("%s after %.1f s"):format(what, engine.clock() - began)
+        return true
     end
-    done, why, code = incus.start(data.project, name)
+    local done, why, code = step("create", mint.create(name, recipe))
+    if done then
+        done, why, code = step("start", incus.start(data.project, name))
+    end
+    if done then
+        done, why, code = step("push our program", wait_ready(name, recipe.type))
+    end
     if not done then
         return nil, ("%s: %s"):format(name, why), code
-    end
-    done, why, code = wait_ready(name, recipe.type)
-    if not done then
-        return nil, why, code
     end
     local address = task.poll(data.budgets.address, 200, function()
         return address_of(name, recipe.subnet)
@@ -201,6 +209,7 @@ function mint.with(suffix, options, f)
     local recipe, why, code = mint.recipe()
     if recipe then
         recipe, why, code = mint.create(name, recipe, options)
+        why = why and ("%s: %s"):format(name, why)
     end
     if not recipe then
         return nil, why, code

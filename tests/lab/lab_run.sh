@@ -29,7 +29,7 @@ logged() {
 }
 
 small() {
-    site 'memory = { wanted = 99999999 }'
+    site 'memory = { container = { wanted = 99999999 } }'
     check "a small host: the plan says so" drill 0 --site /root/site.lua --only A --dry-run
     check "with figures" says 'SMALL HOST: [0-9]+ MiB are free, so each box gets [0-9]+ MiB of memory, not 99999999'
     check "single probes" in_lab sh -c 'boxdrill run --yes --site /root/site.lua --keep-boxes c.address >/tmp/out'
@@ -39,7 +39,7 @@ small() {
     check "the box has that limit" in_lab sh -c "incus config get $box limits.memory | grep -qE '^[0-9]+MiB\$'"
     in_lab sh -c 'incus list -f csv -c n | grep ^bd- | xargs -n 1 incus delete -f' </dev/null
     check "a drill" drill 0 --site /root/site.lua --only B
-    site 'memory = { wanted = 99999999, least = 99999999 }'
+    site 'memory = { container = { wanted = 99999999, least = 99999999 } }'
     check "a host too small: exit 4" drill 4 --site /root/site.lua
     check "and says what it would take" says 'refused: [0-9]+ MiB are free, .* less than 99999999'
     check "nothing was made" nothing_left
@@ -73,8 +73,17 @@ waited_for() {
     check "stdout is JSON, line by line" eval 'jq -es "all(type == \"object\")" "$DIR/out" >/dev/null'
 }
 
+# What was done of a mint that failed is told.
+unmintable() {
+    site 'image = { alias = "nosuch" }'
+    check "no such image: exit 3" drill 3 --site /root/site.lua --only c.egress
+    check "the mint says how far it came" says 'could not be minted: bd-[0-9a-f]+-[ab]: create: .* \(before: nothing\)'
+    check "nothing left" nothing_left
+}
+
 selected
 waited_for
+unmintable
 logged
 small
 finish

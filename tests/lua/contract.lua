@@ -129,6 +129,7 @@ for _, case in ipairs {
     { "return { budgets = { attempt = 3000 } }", "budgets.attempt" },
     { "return { budgets = { attempt = 60001 } }", "budgets.attempt" },
     { "return { budgets = { control = 999 } }", "budgets.control" },
+    { "return { memory = { vm = { least = 4096 } } }", "memory.vm.least: no more than" },
     { "return { budgets = { listen = 9000 } }", "budgets.listen: at least attempt" },
     { "return { budgets = { address = 600001 } }", "budgets.address" },
     { "return { budgets = { routed = 3000 } }", "budgets.routed" },
