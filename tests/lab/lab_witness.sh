@@ -39,6 +39,9 @@ during() {
     wait "$run"
 }
 
+# Another link of the host's, with nobody at its end.
+second_link() { in_lab sh -c 'ip link add other type veth peer name rehto; ip link set rehto up; ip link set other up'; }
+
 lab_up test-witness --no-listeners
 check "the site names no listener" in_lab test ! -e "$SITE"
 check "healthy: exit 0" drill 0
@@ -69,12 +72,12 @@ phase_c 1 --json
 check "the host's own ARP request is an arrival" \
     grep -q '"verdict":"FAIL".*ARP request for 192.168.1.1 on uplink' "$DIR/out"
 in_lab ip route del 192.168.1.0/24 dev uplink
-in_lab ip link add other type veth peer name rehto
-in_lab sh -c 'ip address add 192.0.2.1/24 dev other; ip link set other up; ip route add 10.200.0.0/16 via 192.0.2.9'
+second_link
+in_lab sh -c 'ip address add 192.0.2.1/24 dev other; ip route add 10.200.0.0/16 via 192.0.2.9'
 phase_c 1 --json
 in_lab ip link del other
 check "a range that is routed by another link" \
-    grep -qE '"verdict":"FAIL".*10\.200\.0\.1 on other' "$DIR/out"
+    grep -q '"verdict":"FAIL".*ARP request for 192.0.2.9 on other' "$DIR/out"
 check "mend acl again" lab mend acl
 
 # A box that floods its port towards an address that is asked: the run ends as fast, and says what was lost.
@@ -89,7 +92,7 @@ check "a flood: the witness says what it lost" grep -qE 'the witness lost [0-9]+
 check "a flood: other flows are judged" says c.host PASS
 
 # A link that goes down under the witness: it was blind there for a time.
-in_lab sh -c 'ip link set rehto up; ip link set other up'
+second_link
 during 'for _ in $(seq 28); do ip link set other down; ip link set other up; sleep 0.5; done'
 check "a link that was down: SUSPECT" says c.private SUSPECT
 check "a link that was down: the witness says so" grep -q 'the witness was blind on other' "$DIR/out"
