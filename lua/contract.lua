@@ -160,6 +160,7 @@ local SCHEMA = record {
     budgets = record {
         attempt = number(3500, 60000), -- nobody answering ARP shows after 3.07 s
         control = number(1000, 60000),
+        verify = number(100, 60000),
         dns = number(1000, 60000),
         exec = number(1000, 120000),
         listen = number(5500, 300000),

@@ -452,13 +452,15 @@ end
 -- sets `listener` there and `unjudged` on the others.
 -- @param place the host as a place
 -- @param targets as of isolated.measure
-function isolated.verify(place, targets)
+-- @param ms how long an answer may take; who takes longer counts as nobody
+function isolated.verify(place, targets, ms)
     local specs = {}
     for i, target in ipairs(targets) do
         specs[i] = {}
         for key, value in pairs(target.spec) do
             specs[i][key] = value
         end
+        specs[i].ms = ms
         -- A scope names a link as the box calls it; the host's own address needs none of the box's.
         specs[i].to = target.host_address or specs[i].to
     end

@@ -319,6 +319,16 @@ local function is_back(frame, spec)
         and (frame.kind == "reply" or spec.port ~= nil and frame.sport == spec.port)
 end
 
+-- Whether a frame is of one of the measurement's flows to an address.
+local function is_ours(frame, options, address)
+    for _, target in ipairs(options.targets) do
+        if inet.same(target.spec.to, address) and is_forward(frame, target.spec) then
+            return true
+        end
+    end
+    return false
+end
+
 -- By what the source is recognised, beyond what it says of itself: what was seen to leave its port for that address.
 local function sender_of(eyes, options, spec)
     local from = { addresses = {}, macs = {}, signatures = {} }
@@ -329,7 +339,7 @@ local function sender_of(eyes, options, spec)
     from.macs[said.mac or ""] = true
     local which = { role = "port", box = options.source.name, outgoing = false }
     for _, frame in ipairs(options.source.guards and {} or witness.frames(eyes, which)) do
-        local towards = inet.same(frame.dst, spec.to) or is_ask(frame, spec)
+        local towards = is_ours(frame, options, spec.to) or is_ask(frame, spec)
         from.addresses[towards and inet.parse(frame.src) or ""] = true
         from.macs[towards and frame.smac or ""] = true
         from.signatures[towards and frames.signature(frame) or ""] = true
@@ -340,16 +350,6 @@ end
 
 local function is_from(frame, from)
     return from.addresses[inet.parse(frame.src)] or from.macs[frame.smac] or from.signatures[frames.signature(frame)]
-end
-
--- Whether a frame is of one of the measurement's flows to an address.
-local function is_ours(frame, options, address)
-    for _, target in ipairs(options.targets) do
-        if inet.same(target.spec.to, address) and is_forward(frame, target.spec) then
-            return true
-        end
-    end
-    return false
 end
 
 -- What left the source for a target: its frames; where none left, that it asked who has an address on its own

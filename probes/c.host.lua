@@ -55,7 +55,7 @@ return {
         if has_link_local(list) and not box:settle(me.link, SETTLE_MS) then
             t:note(box.label .. " has an IPv6 address that is not usable yet")
         end
-        isolated.verify(host, list)
+        isolated.verify(host, list, t.contract.budgets.verify)
         t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
         demand_judged(t, list)
     end,

@@ -44,7 +44,7 @@ return {
             return
         end
         local list = targets.forbidden(t.contract, addresses)
-        isolated.verify(host, list)
+        isolated.verify(host, list, t.contract.budgets.verify)
         t:isolated { source = box, identity = me, targets = list, clause = CLAUSE }
         blind_ranges(t, list)
     end,

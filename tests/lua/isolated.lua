@@ -441,10 +441,10 @@ check("and without", told({ why = "x" }, SILENT, NOBODY) == "NOTE")
 -- Who answers is seen from the host, just before.
 local list = { target(80), target(81, { host_address = "10.9.9.9%br0" }), target(82) }
 isolated.verify(place("the host", function(spec)
-    return (spec.port == 80 or spec.to == "10.9.9.9%br0") and UP or SILENT
-end), list)
+    return spec.ms == 9 and (spec.port == 80 or spec.to == "10.9.9.9%br0") and UP or SILENT
+end), list, 9)
 check("verified listeners", list[1].listener and list[2].listener and not list[3].listener and list[3].unjudged)
-isolated.verify(place("the host", always), {})
+isolated.verify(place("the host", always), {}, 1)
 check("nothing to verify", true)
 
 print(("%d passed, %d failed"):format(passed, failed))
