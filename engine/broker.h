@@ -22,9 +22,10 @@ enum grant {
     GRANT_JOURNAL = 1U << 8,
     GRANT_BOX_CLI = 1U << 9,
     GRANT_REHEARSE = 1U << 10,
-    GRANT_SCRIPT = 1U << 11,
-    GRANT_PROBE = 1U << 12,
-    GRANT_REVERT = 1U << 13,
+    GRANT_BOX_LOOK = 1U << 11,
+    GRANT_SCRIPT = 1U << 12,
+    GRANT_PROBE = 1U << 13,
+    GRANT_REVERT = 1U << 14,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);
@@ -79,6 +80,7 @@ struct worker {
     char last_op[32];
     int64_t turn_ms, turn_cpu_ms; /* when its turn began: nothing is pending, so it is running */
     int64_t deadline_ms;          /* a probe's end; 0: none */
+    int64_t limit_ms;             /* how long a probe may take; 0: as long as any */
     char *killed;                 /* why we killed it */
     bool refused;                 /* killed before it began, and the operator was told why */
     char *failure;                /* the error it reported itself */
@@ -166,5 +168,7 @@ char *read_file(const char *path, size_t max, size_t *len);
 int broker_run(const char *chunk, char *source, bool shipped);
 /* +1 when a request that changes something starts, -1 when it ends: the run waits for it. */
 void broker_changing(int by);
+/* Runs lua/revert.lua now, in the middle of the run, and answers when it has ended. */
+void broker_revert(struct request *r);
 /* What `exit CODE` asked for. */
 void broker_exit_code(int code);

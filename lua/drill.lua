@@ -204,7 +204,7 @@ local function drill(found)
     if found.live and not may_live(data, found.live) then
         return
     end
-    local all = session.probes()
+    local all = session.probes(session.files(false))
     local phases, message = selected_phases(found.live and "D" or found.phase, all)
     if not phases then
         return start.refuse(message)

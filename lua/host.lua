@@ -69,17 +69,31 @@ function host.by_hand(_, spec)
     return box.question(spec)
 end
 
---- The addresses that the host holds.
--- @return array of { address, bits, link, family, scope, kind }: kind is the link's (`veth`, `bridge`, ...)
---   or nil; or nil, message, code
-function host.addresses()
-    local output, why, code = engine.call("host.addresses")
+-- What a program printed as JSON.
+local function decoded(op)
+    local output, why, code = engine.call(op)
     if not output then
         return nil, why, code
     end
-    local ok, links = pcall(cjson.decode, output)
+    local ok, value = pcall(cjson.decode, output)
     if not ok then
-        return nil, "ip -j address: no JSON", "EPROTO"
+        return nil, op .. ": no JSON", "EPROTO"
+    end
+    return value
+end
+
+--- The host's links, as `ip -j address` has them. @return array; or nil, message, code
+function host.links()
+    return decoded "host.addresses"
+end
+
+--- The addresses that the host holds.
+-- @return array of { address, bits, link, family, scope, master }: master is the bridge that the link is a
+--   port of, or nil; or nil, message, code
+function host.addresses()
+    local links, why, code = host.links()
+    if not links then
+        return nil, why, code
     end
     local out = {}
     for _, link in ipairs(links) do
@@ -99,16 +113,28 @@ function host.addresses()
     return out
 end
 
---- The IPv4 routes of the host, of every table, default routes left out.
+--- The IPv4 routes of the host, of every table, as `ip -j route` has them: dst, gateway, dev, table (none: main).
+-- @return array; or nil, message, code
+function host.all_routes()
+    return decoded "host.routes"
+end
+
+--- The link of the host's default route. @return its name; nil where there is none
+function host.uplink()
+    for _, route in ipairs(host.all_routes() or {}) do
+        if route.dst == "default" and (route.table == nil or route.table == "main") then
+            return route.dev
+        end
+    end
+    return nil
+end
+
+--- Where the host's IPv4 routes lead, default routes left out.
 -- @return array of "ADDRESS/BITS" or "ADDRESS"; or nil, message, code
 function host.routes()
-    local output, why, code = engine.call("host.routes")
-    if not output then
+    local routes, why, code = host.all_routes()
+    if not routes then
         return nil, why, code
-    end
-    local ok, routes = pcall(cjson.decode, output)
-    if not ok then
-        return nil, "ip -4 -j route: no JSON", "EPROTO"
     end
     local out = {}
     for _, route in ipairs(routes) do
@@ -119,7 +145,8 @@ function host.routes()
     return out
 end
 
---- Facts of the host. @return map: hostname, kernel, kvm, icmp_echo_ignore_all (texts)
+--- Facts of the host. @return map: hostname, kernel, kvm, ip_forward,
+-- icmp_echo_ignore_all (texts)
 function host.facts()
     local values = table.pack(engine.call("host.facts"))
     local out = {}
