@@ -6,6 +6,7 @@
 #include "made.h"
 #include "ops.h"
 #include "output.h"
+#include "state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -175,6 +176,7 @@ static bool running(enum kind kind) {
 static void step(void) {
     loop_step(STEP_MS);
     worker_check_all();
+    state_write();
     if (output_closed() && run.interrupts == 0)
         interrupt();
 }

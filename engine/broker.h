@@ -100,6 +100,7 @@ struct request {
     struct request *next;
     struct worker *worker; /* NULL once it is gone; the request still runs to its end */
     uint32_t id;
+    int64_t started_ms;
     const struct op *op;
     char *bytes;
     struct frame frame;

@@ -64,6 +64,7 @@ static const struct op table[] = {
     {"host.listeners", GRANT_READ, 1, 1, op_host_listeners, "PORT", false, NULL, NULL},
     {"host.programs", GRANT_READ, 0, 0, op_host_programs, "", false, NULL, NULL},
     {"host.processes", GRANT_READ, 0, 0, op_host_processes, "", false, NULL, NULL},
+    {"host.runs", GRANT_READ, 0, 0, op_host_runs, "", false, NULL, NULL},
     {"host.locks", GRANT_READ, 0, 0, op_host_locks, "", false, NULL, NULL},
     {"host.log", GRANT_READ, 0, 0, op_host_log, "", false, NULL, NULL},
     {"nft.list", GRANT_READ, 0, 0, op_nft_list, "", false, NULL, NULL},

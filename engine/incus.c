@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum {
     DEFAULT_CAP = 6 << 20, /* under a frame's limit: a reply goes to the worker in one */
@@ -31,13 +30,12 @@ struct exchange {
 };
 
 const char *incus_socket(void) {
-    static char path[256], user[sizeof(path) + 8];
+    static char path[256];
     const char *socket = getenv("INCUS_SOCKET"), *dir = getenv("INCUS_DIR");
     if (socket && *socket)
         return socket;
     snprintf(path, sizeof(path), "%s/unix.socket", dir && *dir ? dir : "/var/lib/incus");
-    snprintf(user, sizeof(user), "%s.user", path);
-    return access(path, W_OK) < 0 && errno == EACCES && access(user, W_OK) == 0 ? user : path;
+    return path;
 }
 
 static size_t on_body(char *data, size_t size, size_t n, void *of) {

@@ -33,6 +33,5 @@ struct incus_request {
 void incus_send(const struct incus_request *request,
                 void (*done)(void *, const struct incus_reply *), void *data);
 
-/* The daemon's socket: INCUS_SOCKET, or INCUS_DIR/unix.socket, or /var/lib/incus/unix.socket; where
- * that one is not ours to use, and the restricted one beside it (unix.socket.user) is, that. */
+/* The daemon's socket: INCUS_SOCKET, or INCUS_DIR/unix.socket, or /var/lib/incus/unix.socket. */
 const char *incus_socket(void);

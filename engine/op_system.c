@@ -6,6 +6,7 @@
 #include "journal.h"
 #include "made.h"
 #include "ops.h"
+#include "state.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -147,13 +148,13 @@ void op_host_log(struct request *r) {
              NULL, READ_MS);
 }
 
-/* The process that holds a file's lock, 0: nobody, or the file is not there; -1: not ours to see.
- * Closing a file drops the locks that this very process has on it: the journal's is not opened
- * then. */
+/* The process that holds a file's lock, 0: nobody else, or the file is not there; -1: not ours to
+ * see. Closing a file drops the locks that this very process has on it: one of ours is not opened.
+ */
 static pid_t lock_holder(const char *file) {
     struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
     if (made_locked() && strcmp(file, JOURNAL_LOCK) == 0)
-        return getpid();
+        return 0;
     int fd = open(file, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
     if (fd < 0)
         return errno == ENOENT ? 0 : -1;
@@ -172,6 +173,20 @@ void op_host_locks(struct request *r) {
         reply_add_text(r, files[i]);
         reply_add_number(r, lock_holder(files[i]));
     }
+    reply_send(r);
+}
+
+static void add_run(void *data, const char *run, int64_t age_s, const char *text) {
+    struct request *r = data;
+    reply_add_text(r, run);
+    reply_add_number(r, age_s);
+    reply_add_text(r, text);
+}
+
+/* host.runs: what other runs are in the middle of. */
+void op_host_runs(struct request *r) {
+    reply_begin(r);
+    state_read(add_run, r);
     reply_send(r);
 }
 

@@ -66,6 +66,7 @@ void op_host_listeners(struct request *r);
 void op_host_programs(struct request *r);
 void op_host_log(struct request *r);
 void op_host_locks(struct request *r);
+void op_host_runs(struct request *r);
 void op_host_processes(struct request *r);
 void op_server_socket(struct request *r);
 

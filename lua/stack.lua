@@ -3,6 +3,7 @@
 local contract = require "contract"
 local incus = require "incus"
 local nft = require "nft"
+local report = require "report"
 local system = require "system"
 local task = require "task"
 
@@ -37,15 +38,10 @@ local function why_not(why, code)
     local socket = system.socket()
     if socket.trouble == "EACCES" then
         return ("%s belongs to group %s: be root, or a member of it"):format(socket.path, socket.group)
-    elseif code == 403 or code == 404 then
-        return ("not yours to see through %s"):format(socket.path)
+    elseif code == 403 then
+        return ("not yours to see: %s"):format(why)
     end
     return why
-end
-
--- Whether this user has only the restricted socket, where what is not ours to see is "not found".
-local function is_restricted()
-    return system.socket().path:find("%.user$") ~= nil
 end
 
 --- What a read came to, where missing is no answer either.
@@ -69,7 +65,7 @@ local function parts(data)
     local out, failure = {}, nil
     task.map(contract.sorted_keys(READERS), function(kind)
         local found, why, code = READERS[kind](data.project, data[kind].name)
-        if not found and (not incus.missing(code) or is_restricted()) then
+        if not found and not incus.missing(code) then
             failure = { why, code }
         end
         out[kind] = found or false
@@ -128,6 +124,8 @@ function stack.ruleset(t)
     local ruleset, why, code = nft.ruleset()
     if ruleset then
         return ruleset
+    elseif report.options().root ~= "1" then
+        why = "only root may read them"
     elseif code == "ENOENT" then
         why = "nft is not installed (apt-get install nftables)"
     end

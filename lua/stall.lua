@@ -9,6 +9,37 @@ local stall = {}
 
 -- Each section: a title, and its lines; what cannot be asked is a line of its own.
 
+-- What runs are in the middle of, the longest first.
+local function requests()
+    local out = {}
+    for _, run in ipairs(system.runs()) do
+        local lines = {}
+        for file, op, ms in run.text:gmatch("(%S+) (%S+) (%d+)\n") do
+            lines[#lines + 1] = { ms = tonumber(ms), text = ("%8.1f s %s of %s"):format(tonumber(ms) / 1000, op, file) }
+        end
+        table.sort(lines, function(a, b)
+            return a.ms > b.ms
+        end)
+        out[#out + 1] = ("run %s, as it was %s s ago:"):format(run.run, run.age)
+        for _, line in ipairs(lines) do
+            out[#out + 1] = line.text
+        end
+    end
+    return out
+end
+
+-- A worker that stands ready, or waits for the broker, is none that anybody waits for.
+local function is_idle(process)
+    return process.name:find("^bd:") and process.state == "S"
+end
+
+local function process_line(one)
+    local where = one.namespace == "other" and " (in a box)" or ""
+    local stopped = one.state:find("[Tt]") and " STOPPED" or one.state == "D" and " BLOCKED IN THE KERNEL" or ""
+    return ("%7s %7s s %s %s%s%s: %s"):format(
+        one.pid, one.age, one.state, one.name, where, stopped, one.command)
+end
+
 local function processes()
     local all, why = system.processes()
     if not all then
@@ -16,10 +47,9 @@ local function processes()
     end
     local out = {}
     for _, one in ipairs(all) do
-        local where = one.namespace == "other" and " (in a box)" or ""
-        local stopped = one.state:find("[Tt]") and " STOPPED" or one.state == "D" and " BLOCKED IN THE KERNEL" or ""
-        out[#out + 1] = ("%7s %7s s %s %s%s%s: %s"):format(
-            one.pid, one.age, one.state, one.name, where, stopped, one.command)
+        if not is_idle(one) then
+            out[#out + 1] = process_line(one)
+        end
     end
     return out
 end
@@ -34,6 +64,19 @@ local function locks()
     return out
 end
 
+local ENDED = 200 -- Incus's status codes from there on
+
+local function operation_line(operation)
+    local about = {}
+    for _, urls in pairs(type(operation.resources) == "table" and operation.resources or {}) do
+        for _, url in ipairs(urls) do
+            about[#about + 1] = url
+        end
+    end
+    return ("%s %s, since %s: %s"):format(tostring(operation.status), tostring(operation.description),
+        tostring(operation.created_at), table.concat(about, " "))
+end
+
 local function operations()
     local data = contract.load()
     local found, why = incus.operations(data.project)
@@ -43,14 +86,9 @@ local function operations()
     local out = {}
     for _, list in pairs(found) do
         for _, operation in ipairs(list) do
-            local about = {}
-            for _, urls in pairs(type(operation.resources) == "table" and operation.resources or {}) do
-                for _, url in ipairs(urls) do
-                    about[#about + 1] = url
-                end
+            if (tonumber(operation.status_code) or 0) < ENDED then
+                out[#out + 1] = operation_line(operation)
             end
-            out[#out + 1] = ("%s %s, since %s: %s"):format(tostring(operation.status),
-                tostring(operation.description), tostring(operation.created_at), table.concat(about, " "))
         end
     end
     return out
@@ -79,6 +117,7 @@ local function log()
 end
 
 local SECTIONS = {
+    { "requests", "what boxdrill's runs are in the middle of", requests },
     { "processes", "processes: id, age, state, name", processes },
     { "operations", "operations under way in Incus", operations },
     { "locks", "locks", locks },

@@ -88,6 +88,12 @@ function system.processes()
         engine.call("host.processes"))
 end
 
+--- What other runs are in the middle of: only root sees it.
+-- @return array of { run, age, text }: age in seconds since it was written; a line "FILE OPERATION MS" a request
+function system.runs()
+    return records({ "run", "age", "text" }, engine.call("host.runs"))
+end
+
 --- Files whose locks hold others up. @return array of { file, pid }: 0 nobody holds it, -1 it is not ours to see
 function system.locks()
     local out, why, code = records({ "file", "pid" }, engine.call("host.locks"))

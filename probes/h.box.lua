@@ -5,22 +5,25 @@ local curl = require "curl"
 local host = require "host"
 local incus = require "incus"
 local inet = require "inet"
+local own = require "own"
 local stack = require "stack"
 local task = require "task"
 
 local WORD = "by the box's own word"
 local COMMAND_MISSING = 127
 
--- The first running box on the network, by name, and the boxes that do not run.
+-- The first running box of an operator's on the network, by name, and the boxes that do not run.
 local function choose(data, instances)
     local chosen, others = nil, {}
     table.sort(instances, function(a, b)
         return a.name < b.name
     end)
     for _, instance in ipairs(instances) do
-        if instance.box and next(stack.nics(data, instance)) and instance.status == "Running" then
+        -- One of a run's own may be starting, or going.
+        local operators = instance.box and not (instance.config or {})[own.TAG]
+        if operators and instance.status == "Running" and next(stack.nics(data, instance)) then
             chosen = chosen or instance
-        elseif instance.box then
+        elseif operators then
             others[#others + 1] = ("%s is %s"):format(instance.name, tostring(instance.status):lower())
         end
     end

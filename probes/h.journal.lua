@@ -58,7 +58,7 @@ return {
         local texts = table.pack(engine.call("journal.show"))
         local pid = holder()
         if not texts[1] then
-            stack.unasked(t, "the journal", texts[2])
+            stack.unasked(t, "the journal", texts[3] == "EACCES" and "only root may read it" or texts[2])
         elseif pid > 0 then
             stack.unasked(t, "what was left",
                 ("a run is in progress: process %d (boxdrill doctor.lua --stall shows it)"):format(pid))

@@ -15,7 +15,7 @@ local READ = {
 local function journaled()
     local texts, out = table.pack(engine.call("journal.show")), {}
     if not texts[1] then
-        return nil, texts[2]
+        return nil, texts[3] == "EACCES" and "only root may read it" or texts[2]
     end
     for i = 3, texts.n - 5, 6 do
         out[("%s %s %s"):format(texts[i + 2], texts[i + 3], texts[i + 4])] = texts[i]
