@@ -130,7 +130,8 @@ function clinic.summary(results, ms)
             ms = math.floor(ms),
         }
     else
-        engine.call("print", style, "\n" .. words, "plain", (" %d checks in %.1f s\n"):format(#results, ms / 1000))
+        engine.call("print", style, "\n" .. words, "plain", (" %d check%s in %.1f s\n"):format(
+            #results, #results == 1 and "" or "s", ms / 1000))
     end
     return status
 end

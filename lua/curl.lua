@@ -40,7 +40,7 @@ function curl.read(stderr)
     local text = "\n" .. stderr:gsub("\r", "")
     if any(text, CONNECTED) then
         return { outcome = "reachable" }
-    elseif text:find("Could not resolve host", 1, true) or text:find("Couldn't resolve host", 1, true) then
+    elseif text:find("Could not resolve host", 1, true) or text:find("Resolving timed out", 1, true) then
         return { outcome = "unresolved" }
     end
     local words = any(text, FAILED)

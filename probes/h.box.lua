@@ -47,13 +47,18 @@ local function by_hand(box, words)
     return ("incus exec %s -T -n --project %s -- %s"):format(box.name, box.project, words)
 end
 
+-- Ended by `timeout` in the box.
+local function is_late(result)
+    return result.code == 124 or result.code == 137
+end
+
 -- Why a command in the box gave no answer; nil when it gave one.
 local function no_answer(result, why)
     if not result then
         return why
     elseif result.code == COMMAND_MISSING or result.code == 126 then
         return "the box has no such command"
-    elseif result.code == 124 or result.code == 137 then
+    elseif is_late(result) then
         return "the box did not answer in time"
     elseif result.truncated then
         return "it wrote too much"
@@ -113,7 +118,8 @@ local function names(t, box, name)
     local result, why = look(box, function(one)
         return one.code == 0
     end, "names", name)
-    why = no_answer(result, why)
+    local late = result and is_late(result)
+    why = not late and no_answer(result, why)
     if why then
         stack.unasked(t, ("whether %s resolves %s"):format(box.name, name), why)
     elseif result.code == 0 and inet.parse(result.stdout:match("^%s*(%S+)")) then
@@ -122,7 +128,7 @@ local function names(t, box, name)
         stack.dirty(t, ("%s does not resolve %s, %s"):format(box.name, name, WORD), {
             why = "DNS: what a box does by name does not work, whatever its routing does",
             mend = "what h.dnsmasq and h.resolver say",
-            seen = ("getent: exit %s"):format(tostring(result.code)),
+            seen = late and "getent: no answer in six seconds" or ("getent: exit %s"):format(tostring(result.code)),
             by_hand = by_hand(box, "getent ahostsv4 " .. name),
         })
     end
