@@ -148,6 +148,8 @@ local function print_observation(observation)
     detail("contract", observation.clause)
     detail("seen", observation.seen)
     detail("reason", observation.reason)
+    detail("why", observation.why)
+    detail("mend", observation.mend)
     detail("last", observation.last_primitive)
     detail("by hand", observation.by_hand)
 end
