@@ -7,6 +7,7 @@
 #include "ops.h"
 #include "output.h"
 #include "progress.h"
+#include "state.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +32,9 @@ static struct {
     int code;       /* what the script asked to exit with; -1: nothing */
     bool script_failed;
     bool revert_failed;
-    bool stopping; /* broker_stop was called */
-    bool stopped;  /* and acted upon */
+    bool stopping;             /* broker_stop was called */
+    bool stopped;              /* and acted upon */
+    struct request *reverting; /* waits for a revert in the middle of the run */
 } run = {.code = -1};
 
 void broker_changing(int by) {
@@ -83,7 +85,21 @@ char *read_file(const char *path, size_t max, size_t *len) {
 /* -- the end of workers -------------------------------------------------------------------------
  */
 
+/* A revert in the middle of the run: what is left is tried once more at its end. */
+static void answer_revert(const struct worker *w, const char *how) {
+    struct request *r = run.reverting;
+    run.reverting = NULL;
+    if (w->failure || *how)
+        reply_error(r, "EIO", "%s", w->failure ? w->failure : how);
+    else
+        reply_ok(r);
+}
+
 static void script_ended(const struct worker *w, const char *how) {
+    if (w->kind == KIND_REVERT && run.reverting) {
+        answer_revert(w, how);
+        return;
+    }
     if (w->refused)
         return;
     if (w->failure)
@@ -195,6 +211,7 @@ static void step(void) {
     loop_step(STEP_MS);
     worker_check_all();
     progress_tick();
+    state_write();
     if (output_closed() && run.interrupts == 0)
         interrupt(true);
     if (run.stopping && !run.stopped) {
@@ -219,17 +236,33 @@ static void drain(void) {
     }
 }
 
-static void revert(void) {
+static bool start_revert(void) {
     char path[4096];
     size_t len = 0;
-    if (!made_pending())
-        return;
     snprintf(path, sizeof(path), "%s/lua/revert.lua", options.share);
     char *source = read_file(path, 1 << 20, &len);
     uint32_t grants = GRANT_READ | GRANT_REVERT | GRANT_SCRIPT;
-    struct worker *w = source ? worker_start(KIND_REVERT, "revert.lua", source, grants) : NULL;
-    if (!w)
-        output_message("cannot start %s: %s", path, strerror(errno));
+    if (source && worker_start(KIND_REVERT, "revert.lua", source, grants))
+        return true;
+    output_message("cannot start %s: %s", path, strerror(errno));
+    return false;
+}
+
+void broker_revert(struct request *r) {
+    if (run.reverting)
+        reply_error(r, "EBUSY", "%s: it is under way", r->op->name);
+    else if (!made_pending())
+        reply_ok(r);
+    else if (!start_revert())
+        reply_error(r, "EIO", "%s: it could not be started", r->op->name);
+    else
+        run.reverting = r;
+}
+
+static void revert(void) {
+    if (!made_pending())
+        return;
+    start_revert();
     while (worker_list() || run.changing > 0)
         step();
     run.revert_failed |= made_pending();

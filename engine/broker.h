@@ -23,9 +23,10 @@ enum grant {
     GRANT_BOX_CLI = 1U << 9,
     GRANT_REHEARSE = 1U << 10,
     GRANT_WITNESS = 1U << 11,
-    GRANT_SCRIPT = 1U << 12,
-    GRANT_PROBE = 1U << 13,
-    GRANT_REVERT = 1U << 14,
+    GRANT_BOX_LOOK = 1U << 12,
+    GRANT_SCRIPT = 1U << 13,
+    GRANT_PROBE = 1U << 14,
+    GRANT_REVERT = 1U << 15,
 };
 /* The name of the lowest bit, as scripts write it. */
 const char *grant_name(uint32_t grant);
@@ -81,6 +82,7 @@ struct worker {
     char last_op[32];
     int64_t turn_ms, turn_cpu_ms; /* when its turn began: nothing is pending, so it is running */
     int64_t deadline_ms;          /* a probe's end; 0: none */
+    int64_t limit_ms;             /* how long a probe may take; 0: as long as any */
     char *killed;                 /* why we killed it */
     bool refused;                 /* killed before it began, and the operator was told why */
     char *failure;                /* the error it reported itself */
@@ -100,9 +102,9 @@ struct request {
     struct request *next;
     struct worker *worker; /* NULL once it is gone; the request still runs to its end */
     uint32_t id;
+    int64_t started_ms; /* when it came */
     const struct op *op;
     char *bytes;
-    int64_t since_ms; /* when it came */
     struct frame frame;
     unsigned argc;
     const struct slice *argv; /* arguments, without the operation's name */
@@ -172,5 +174,7 @@ void broker_changing(int by);
 /* Ends the run with what it made removed, soon: what it stands on is broken. The exit status is
  * then STATUS_UNSURE at least. Said once. */
 void broker_stop(const char *why);
+/* Runs lua/revert.lua now, in the middle of the run, and answers when it has ended. */
+void broker_revert(struct request *r);
 /* What `exit CODE` asked for. */
 void broker_exit_code(int code);

@@ -27,11 +27,13 @@ static const struct op table[] = {
 
     {"probe.files", GRANT_PROBES, 0, 0, op_probe_files, "", false, NULL, NULL},
     {"probe.load", GRANT_PROBES, 1, 1, op_probe_load, "FILE", false, NULL, NULL},
+    {"probe.limit", GRANT_PROBES, 2, 2, op_probe_limit, "FILE MS", false, NULL, NULL},
     {"probe.run", GRANT_PROBES, 1, 64, op_probe_run, "FILE BOX ...", false, NULL, NULL},
     {"declare", GRANT_PROBE, 2, 18, op_declare, "ID METADATA NEED ...", true, NULL, NULL},
     {"verdict", GRANT_PROBE, 2, 2, op_verdict, "VERDICT EVIDENCE", true, NULL, NULL},
 
     {"server.get", GRANT_READ, 0, 0, incus_read, "", false, "/1.0", NULL},
+    {"server.socket", GRANT_READ, 0, 0, op_server_socket, "", false, NULL, NULL},
     {"instance.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false,
      "/1.0/instances?%a&recursion=2", NULL},
     {"instance.get", GRANT_READ | GRANT_REVERT, 2, 2, incus_read, "PROJECT NAME", false,
@@ -40,17 +42,17 @@ static const struct op table[] = {
      "/1.0/instances/%n/state?%p", NULL},
     {"network.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false, "/1.0/networks?%a&recursion=1",
      NULL},
-    {"acl.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false, "/1.0/network-acls?%a&recursion=1",
-     NULL},
-    {"profile.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false, "/1.0/profiles?%a&recursion=1",
-     NULL},
     {"network.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", false, "/1.0/networks/%n?%p",
      NULL},
     {"network.state", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", false,
      "/1.0/networks/%n/state?%p", NULL},
     {"acl.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", false, "/1.0/network-acls/%n?%p",
      NULL},
+    {"acl.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false, "/1.0/network-acls?%a&recursion=1",
+     NULL},
     {"profile.get", GRANT_READ, 2, 2, incus_read, "PROJECT NAME", false, "/1.0/profiles/%n?%p",
+     NULL},
+    {"profile.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false, "/1.0/profiles?%a&recursion=1",
      NULL},
     {"operation.list", GRANT_READ, 1, 1, incus_read, "PROJECT", false,
      "/1.0/operations?%p&recursion=1", NULL},
@@ -58,6 +60,15 @@ static const struct op table[] = {
     {"host.routes", GRANT_READ, 0, 0, op_host_routes, "", false, NULL, NULL},
     {"host.clients", GRANT_READ, 0, 0, op_host_clients, "", false, NULL, NULL},
     {"host.facts", GRANT_READ, 0, 0, op_host_facts, "", false, NULL, NULL},
+    {"host.ports", GRANT_READ, 1, 1, op_host_ports, "BRIDGE", false, NULL, NULL},
+    {"host.inotify", GRANT_READ, 0, 0, op_host_inotify, "", false, NULL, NULL},
+    {"host.resolvers", GRANT_READ, 0, 0, op_host_resolvers, "", false, NULL, NULL},
+    {"host.listeners", GRANT_READ, 1, 1, op_host_listeners, "PORT", false, NULL, NULL},
+    {"host.programs", GRANT_READ, 0, 0, op_host_programs, "", false, NULL, NULL},
+    {"host.processes", GRANT_READ, 0, 0, op_host_processes, "", false, NULL, NULL},
+    {"host.runs", GRANT_READ, 0, 0, op_host_runs, "", false, NULL, NULL},
+    {"host.locks", GRANT_READ, 0, 0, op_host_locks, "", false, NULL, NULL},
+    {"host.log", GRANT_READ, 0, 0, op_host_log, "", false, NULL, NULL},
     {"nft.list", GRANT_READ, 0, 0, op_nft_list, "", false, NULL, NULL},
     {"nft.supports", GRANT_READ, 1, 1, op_nft_supports, "ibrname", false, NULL, NULL},
 
@@ -77,6 +88,8 @@ static const struct op table[] = {
      NULL},
     {"instance.exec", GRANT_BOX_EXEC, 5, ANY, op_instance_exec, "PROJECT NAME MS CAP ARG ...",
      false, NULL, NULL},
+    {"box.look", GRANT_BOX_LOOK, 3, 5, op_box_look, "PROJECT NAME WHAT [TARGET [PORT]]", false,
+     NULL, NULL},
     {"client", GRANT_CLIENT, 2, 24, op_client, "FORM PROJECT ARG ...", false, NULL, NULL},
 
     {"box.path", GRANT_READ, 0, 0, op_box_path, "", false, NULL, NULL},
@@ -153,6 +166,7 @@ static const struct op table[] = {
     {"made.foreign", GRANT_REVERT, 3, 3, op_made_foreign, "KIND PROJECT NAME", false, NULL, NULL},
     {"journal.show", GRANT_READ, 0, 0, op_journal_show, "", false, NULL, NULL},
     {"journal.adopt", GRANT_JOURNAL, 0, 0, op_journal_adopt, "", false, NULL, NULL},
+    {"journal.revert", GRANT_JOURNAL, 0, 0, op_journal_revert, "", false, NULL, NULL},
     {"made.keep", GRANT_BOX_MINT, 0, 0, op_made_keep, "", false, NULL, NULL},
 };
 
@@ -180,11 +194,12 @@ static const struct {
     {"rehearse", "create networks, ACLs and profiles of its own, and change those"},
     {"witness",
      "see the packets between this run's boxes and the addresses they are to be kept from"},
+    {"box.look", "ask ip, getent and curl in boxes that are not this run's"},
     {"script", NULL},
     {"probe", NULL},
     {"revert", NULL},
 };
-enum { ASKABLE = 12 };
+enum { ASKABLE = 13 };
 
 static int lowest(uint32_t grant) {
     return __builtin_ffs((int)grant) - 1;

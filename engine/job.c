@@ -25,7 +25,7 @@ struct job {
 
 static struct job *jobs;
 
-static const char *run_folder(void) {
+const char *job_folder(void) {
     static char path[32];
     snprintf(path, sizeof(path), "/run/boxdrill-%s", run_id);
     return path;
@@ -41,7 +41,7 @@ char *const *job_environment(void) {
         conf,
         socket,
         NULL};
-    snprintf(conf, sizeof(conf), "INCUS_CONF=%s", run_folder());
+    snprintf(conf, sizeof(conf), "INCUS_CONF=%s", job_folder());
     snprintf(socket, sizeof(socket), "INCUS_SOCKET=%s", incus_socket());
     return environment;
 }
@@ -56,9 +56,9 @@ static const char client_configuration[] = "default-remote: local\n"
 
 void job_make_folder(void) {
     char path[64];
-    if (!options.root || mkdir(run_folder(), 0700) < 0)
+    if (!options.root || mkdir(job_folder(), 0700) < 0)
         return;
-    snprintf(path, sizeof(path), "%s/config.yml", run_folder());
+    snprintf(path, sizeof(path), "%s/config.yml", job_folder());
     FILE *f = fopen(path, "wxe");
     if (f) {
         fputs(client_configuration, f);
@@ -83,7 +83,7 @@ void job_remove_folder(void) {
             nftw(found.gl_pathv[i], remove_entry, 8, FTW_DEPTH | FTW_PHYS);
         globfree(&found);
     }
-    nftw(run_folder(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    nftw(job_folder(), remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 static void unlink_job(struct job *j) {

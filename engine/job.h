@@ -32,6 +32,8 @@ size_t job_output_len(const struct request *r);
  * folder, which lives in the run's own. */
 char *const *job_environment(void);
 
+/* The run's own folder, /run/boxdrill-RUN; it need not be there. */
+const char *job_folder(void);
 /* Makes the folder that INCUS_CONF names, with a configuration of its own in it: without one the
  * client greets its first user, and leaves files in root's home. Root only; else nothing is done.
  */

@@ -9,8 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_FILE JOURNAL_DIR "/lock"
-#define HEADER    "boxdrill-journal 1\n"
+#define HEADER "boxdrill-journal 1\n"
 
 enum { MAX_JOURNAL = 4 << 20 };
 
@@ -29,7 +28,7 @@ int journal_lock(pid_t *holder) {
     int r = make_folder();
     if (r < 0)
         return r;
-    int fd = open(LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    int fd = open(JOURNAL_LOCK, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)
         return -errno;
     if (fcntl(fd, F_SETLK, &l) == 0) {

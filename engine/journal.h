@@ -10,6 +10,7 @@
 
 #define JOURNAL_DIR  "/var/lib/boxdrill"
 #define JOURNAL_FILE JOURNAL_DIR "/journal"
+#define JOURNAL_LOCK "/var/lib/boxdrill/lock"
 
 /* One line, but for its checksum. Texts without white space; time in seconds since the epoch. */
 struct journal_line {

@@ -26,6 +26,7 @@ static const char help[] =
     "a box reaches the public internet and nothing else.\n"
     "\n"
     "  boxdrill drill.lua        the audit (boxdrill drill.lua --help)\n"
+    "  boxdrill doctor.lua       is this host fit? reads only (boxdrill doctor.lua --help)\n"
     "  boxdrill setup.lua        converge this host to the contract\n"
     "  boxdrill list             the probes\n"
     "  boxdrill run ID|./FILE... single probes, in boxes made for them\n"
@@ -38,7 +39,7 @@ static const char help[] =
     "  --yes             answer yes to every question\n"
     "  --grant NAME      give your own script or probe a grant: box.mint, box.exec,\n"
     "                    box.cli, client, host.connect, host.exec, setup, rehearse,\n"
-    "                    witness\n"
+    "                    witness, box.look\n"
     "  --site FILE       the site's contract, instead of " DEFAULT_SITE "\n"
     "  --box PATH        the box CLI to drill, instead of `box` on PATH\n"
     "  --log FILE        append what a drill found to a run log\n"
@@ -185,8 +186,8 @@ static void check_log(void) {
 }
 
 /* The installed scripts; the other files beside them are their library, and no scripts. */
-static const char *const scripts[] = {"lua/drill",  "lua/run",     "lua/list", "lua/journal",
-                                      "host/setup", "host/boxcli", NULL};
+static const char *const scripts[] = {"lua/drill",  "lua/run",    "lua/list",    "lua/journal",
+                                      "lua/doctor", "host/setup", "host/boxcli", NULL};
 
 /* The path of a script: with a slash a file, else an installed one, with or without ".lua". Free
  * it. */

@@ -434,15 +434,17 @@ static void on_exec(void *data, const struct incus_reply *reply) {
     }
 }
 
-static bool add_command(struct request *r, struct buffer *b, unsigned first) {
+static bool add_command(struct request *r, struct buffer *b, const struct slice *argv,
+                        unsigned argc) {
     buffer_add_text(b, "{\"command\":[");
-    for (unsigned i = first; i < r->argc; i++) {
-        struct slice s = arg(r, i);
+    for (unsigned i = 0; i < argc; i++) {
+        struct slice s = argv[i];
         if (!json_is_utf8(s) || memchr(s.data, 0, s.len)) {
-            reply_error(r, "EINVAL", "instance.exec: argument %u is not UTF-8 text", i + 1);
+            reply_error(r, "EINVAL", "%s: word %u of the command is not UTF-8 text", r->op->name,
+                        i + 1);
             return false;
         }
-        if (i > first)
+        if (i)
             buffer_add_text(b, ",");
         json_string(b, s);
     }
@@ -452,20 +454,15 @@ static bool add_command(struct request *r, struct buffer *b, unsigned first) {
     return true;
 }
 
-/* instance.exec PROJECT NAME MS CAP ARG...: MS is the guest's own deadline; we wait a little
- * longer. There is no cancelling: Incus answers 400 to a DELETE of an exec operation. */
-void op_instance_exec(struct request *r) {
-    int64_t ms = 0, cap = 0;
-    if (!ours(r) || !arg_number(r, 2, 1, 600000, &ms) || !arg_number(r, 3, 0, 2 << 20, &cap))
-        return;
+void box_exec(struct request *r, const struct slice *argv, unsigned argc, int64_t ms, size_t cap) {
     struct buffer body = {0};
-    if (add_command(r, &body, 4)) {
+    if (add_command(r, &body, argv, argc)) {
         struct box_exec *e = calloc(1, sizeof(*e));
         if (!e)
             abort();
         e->r = r;
         e->started_ms = now_ms();
-        e->cap = cap ? (size_t)cap : 1;
+        e->cap = cap ? cap : 1;
         char *path = incus_path(r, "/1.0/instances/%n/exec?%p");
         incus_send(&(struct incus_request){.method = "POST",
                                            .path = path,
@@ -477,4 +474,12 @@ void op_instance_exec(struct request *r) {
         free(path);
     }
     buffer_free(&body);
+}
+
+/* instance.exec PROJECT NAME MS CAP ARG...: MS is the guest's own deadline; we wait a little
+ * longer. There is no cancelling: Incus answers 400 to a DELETE of an exec operation. */
+void op_instance_exec(struct request *r) {
+    int64_t ms = 0, cap = 0;
+    if (ours(r) && arg_number(r, 2, 1, 600000, &ms) && arg_number(r, 3, 0, 2 << 20, &cap))
+        box_exec(r, r->argv + 4, r->argc - 4, ms, (size_t)cap);
 }

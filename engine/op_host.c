@@ -68,6 +68,7 @@ void op_host_facts(struct request *r) {
     add_fact(r, "kernel", u.release);
     add_fact(r, "kvm", access("/dev/kvm", F_OK) == 0 ? "1" : "0");
     add_fact(r, "free_memory", free_memory());
+    add_file(r, "ip_forward", "/proc/sys/net/ipv4/ip_forward");
     add_file(r, "icmp_echo_ignore_all", "/proc/sys/net/ipv4/icmp_echo_ignore_all");
     reply_send(r);
 }

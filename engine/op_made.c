@@ -78,8 +78,8 @@ void op_journal_show(struct request *r) {
     reply_send(r);
 }
 
-/* journal.adopt: what an earlier run left is removed at the end of this one. */
-void op_journal_adopt(struct request *r) {
+/* Takes over what an earlier run left; false, and answered, where that cannot be. */
+static bool adopt(struct request *r) {
     pid_t holder = 0;
     int found = made_adopt(&holder);
     if (found == MADE_LOCKED)
@@ -92,5 +92,18 @@ void op_journal_adopt(struct request *r) {
     else if (found < 0)
         reply_errno(r, -found, JOURNAL_FILE);
     else
+        return true;
+    return false;
+}
+
+/* journal.adopt: what an earlier run left is removed at the end of this one. */
+void op_journal_adopt(struct request *r) {
+    if (adopt(r))
         reply_ok(r);
+}
+
+/* journal.revert: it is removed now, by the same code. */
+void op_journal_revert(struct request *r) {
+    if (adopt(r))
+        broker_revert(r);
 }

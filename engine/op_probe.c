@@ -173,7 +173,7 @@ void op_declare(struct request *r) {
 static uint32_t allowed(const struct worker *w, const struct worker *script) {
     static const uint32_t probes_may = GRANT_BOX_EXEC | GRANT_BOX_MINT | GRANT_BOX_CLI |
                                        GRANT_CLIENT | GRANT_HOST_CONNECT | GRANT_REHEARSE |
-                                       GRANT_WITNESS;
+                                       GRANT_WITNESS | GRANT_BOX_LOOK;
     uint32_t base = script->shipped ? probes_may : options.given | script->grants;
     return (w->shipped ? probes_may & base : options.given) | GRANT_READ;
 }
@@ -186,6 +186,21 @@ static void keep_boxes(struct worker *w, const struct request *r) {
         w->boxes[w->nboxes++] = arg_text(r, i);
 }
 
+/* probe.limit FILE MS: how long a loaded probe may take, less than what all may. */
+void op_probe_limit(struct request *r) {
+    struct worker *w = find_probe(arg(r, 0));
+    int64_t ms = 0;
+    if (!arg_number(r, 1, 1, RUN_MS, &ms))
+        return;
+    if (!w || !w->declared) {
+        reply_error(r, "ENOENT", "probe.limit: %.*s is not loaded, or is running",
+                    (int)arg(r, 0).len, arg(r, 0).data);
+        return;
+    }
+    w->limit_ms = ms;
+    reply_ok(r);
+}
+
 /* probe.run FILE BOX... */
 void op_probe_run(struct request *r) {
     struct worker *w = find_probe(arg(r, 0));
@@ -196,7 +211,7 @@ void op_probe_run(struct request *r) {
     }
     w->runner = r;
     w->started_ms = now_ms();
-    w->deadline_ms = now_ms() + RUN_MS;
+    w->deadline_ms = now_ms() + (w->limit_ms ? w->limit_ms : RUN_MS);
     uint32_t missing = w->needs & ~allowed(w, r->worker);
     struct request *declared = w->declared;
     w->declared = NULL;

@@ -22,6 +22,7 @@ void op_confirm(struct request *r);
 void op_probe_files(struct request *r);
 void op_probe_load(struct request *r);
 void op_probe_run(struct request *r);
+void op_probe_limit(struct request *r);
 void op_declare(struct request *r);
 void op_verdict(struct request *r);
 /* A probe's worker is gone: answers who waits for it. how: empty when it ended by itself. */
@@ -38,6 +39,10 @@ void op_instance_push(struct request *r);
 void op_instance_unpush(struct request *r);
 void op_instance_exec(struct request *r);
 void op_instance_device(struct request *r);
+/* Runs argv in the instance that the request names (arguments 0 and 1) and answers as
+ * docs/requests.md has instance.exec; ms is the guest's own deadline, cap bytes of each stream. The
+ * caller has checked whose instance it is. */
+void box_exec(struct request *r, const struct slice *argv, unsigned argc, int64_t ms, size_t cap);
 /* Whether a worker may touch an instance: a probe those it was given and those it made itself. */
 bool box_may_touch(const struct worker *w, struct slice project, struct slice name);
 /* Whether a name carries the run's id. */
@@ -49,6 +54,21 @@ void op_box_once(struct request *r);
 void op_box_path(struct request *r);
 void op_box_template(struct request *r);
 void op_box_tree(struct request *r);
+
+/* op_look.c */
+void op_box_look(struct request *r);
+
+/* op_system.c */
+void op_host_ports(struct request *r);
+void op_host_inotify(struct request *r);
+void op_host_resolvers(struct request *r);
+void op_host_listeners(struct request *r);
+void op_host_programs(struct request *r);
+void op_host_log(struct request *r);
+void op_host_locks(struct request *r);
+void op_host_runs(struct request *r);
+void op_host_processes(struct request *r);
+void op_server_socket(struct request *r);
 
 /* op_own.c: networks, ACLs and profiles of this run's own */
 void op_own_create(struct request *r);
@@ -93,6 +113,7 @@ void op_made_foreign(struct request *r);
 void op_made_keep(struct request *r);
 void op_journal_show(struct request *r);
 void op_journal_adopt(struct request *r);
+void op_journal_revert(struct request *r);
 
 /* op_witness.c */
 void op_witness_open(struct request *r);

@@ -41,7 +41,7 @@ static bool is_frame(const struct request *r) {
 static const struct request *oldest(void) {
     const struct request *found = NULL;
     for (const struct request *r = request_list(); r; r = r->next)
-        if (!is_frame(r) && (!found || r->since_ms < found->since_ms))
+        if (!is_frame(r) && (!found || r->started_ms < found->started_ms))
             found = r;
     return found;
 }
@@ -57,12 +57,13 @@ static const struct request *pause_of(void) {
 /* Returns false when nothing is waited for just now. */
 static bool add_wait(struct buffer *b) {
     const struct request *r = oldest(), *pause = pause_of();
-    if (r && now_ms() - r->since_ms >= WORTH_MS) {
+    if (r && now_ms() - r->started_ms >= WORTH_MS) {
         bool named = strncmp(r->op->usage, "PROJECT NAME", 12) == 0;
         bool cli = r->op->start == op_box;
         struct slice name = named ? arg(r, 1) : cli ? arg(r, 3) : arg(r, 0);
-        buffer_printf(b, " waiting %lld s for %s %.*s", (long long)(now_ms() - r->since_ms) / 1000,
-                      r->op->name, (int)(name.len > 40 ? 40 : name.len), name.data);
+        buffer_printf(b, " waiting %lld s for %s %.*s",
+                      (long long)(now_ms() - r->started_ms) / 1000, r->op->name,
+                      (int)(name.len > 40 ? 40 : name.len), name.data);
     } else if (pause) {
         buffer_printf(b, " waiting for %.*s",
                       (int)(arg(pause, 1).len > 60 ? 60 : arg(pause, 1).len), arg(pause, 1).data);

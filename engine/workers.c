@@ -116,8 +116,8 @@ static struct request *request_new(struct worker *w, size_t len) {
     memcpy(r->bytes, w->in.data, len);
     wire_decode(r->bytes, len, &r->frame);
     r->worker = w;
+    r->started_ms = now_ms();
     r->id = r->frame.id;
-    r->since_ms = now_ms();
     r->argc = r->frame.count - 1;
     r->argv = r->frame.strings + 1;
     r->next = requests;

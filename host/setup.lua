@@ -2,6 +2,7 @@
 -- and every change is said before it is made. With boxes attached that are not this run's it refuses, before it
 -- touches anything: a changed network is pushed onto every live NIC.
 local contract = require "contract"
+local deviation = require "deviation"
 local firewall = require "firewall"
 local incus = require "incus"
 local nft = require "nft"
@@ -40,26 +41,6 @@ local function read(what, found, etag_or_why, code)
     return give_up(what, etag_or_why)
 end
 
--- A value for people: one line, a word for nothing.
-local function shown(value)
-    if value == nil or value == "" then
-        return "not set"
-    end
-    return (value:gsub("\n", "; "))
-end
-
--- What of `wanted` is not so in `actual`: a map, and a line for each difference.
-local function differences(prefix, wanted, actual)
-    local out, lines = {}, {}
-    for _, key in ipairs(contract.sorted_keys(wanted)) do
-        if (actual[key] or "") ~= wanted[key] then
-            lines[#lines + 1] = ("%s%s: %s -> %s"):format(prefix, key, shown(actual[key]), shown(wanted[key]))
-            out[key] = wanted[key]
-        end
-    end
-    return out, lines
-end
-
 -- Each planned change: a title, lines that say what becomes what, and the function that makes it.
 
 local function plan_network(data)
@@ -68,13 +49,13 @@ local function plan_network(data)
     if not found then
         return {
             title = ("network %s: create"):format(wanted.name),
-            lines = select(2, differences("", wanted.config, {})),
+            lines = select(2, deviation.keys("", wanted.config, {})),
             apply = function()
                 return incus.create_network(data.project, wanted.name, "", wanted)
             end,
         }
     end
-    local config, lines = differences("", wanted.config, found.config or {})
+    local config, lines = deviation.keys("", wanted.config, found.config or {})
     return {
         title = ("network %s: change"):format(wanted.name),
         lines = lines,
@@ -85,47 +66,13 @@ local function plan_network(data)
     }
 end
 
-local RULE_KEYS = {
-    "action", "source", "destination", "protocol", "source_port", "destination_port", "icmp_type",
-    "icmp_code", "state",
-}
-
--- A rule as one line; two rules that do the same give the same line.
-local function rule_text(rule)
-    local parts = {}
-    for _, key in ipairs(RULE_KEYS) do
-        if rule[key] and rule[key] ~= "" then
-            parts[#parts + 1] = ("%s=%s"):format(key, rule[key])
-        end
-    end
-    return table.concat(parts, " ")
-end
-
-local function with_state(rules)
-    local out = {}
-    for i, rule in ipairs(rules) do
-        out[i] = { state = "enabled" }
-        for key, value in pairs(rule) do
-            out[i][key] = value
-        end
-    end
-    return out
-end
-
 -- A line for each rule that is too many and each that is missing.
 local function compare_rules(direction, wanted, actual)
-    local have, lines = {}, {}
-    for _, rule in ipairs(actual) do
-        have[rule_text(rule)] = true
+    local lines, surplus = deviation.rules(wanted, actual)
+    for i, text in ipairs(lines) do
+        lines[i] = ("%s: add %s"):format(direction, text)
     end
-    for _, rule in ipairs(wanted) do
-        local text = rule_text(rule)
-        if not have[text] then
-            lines[#lines + 1] = ("%s: add %s"):format(direction, text)
-        end
-        have[text] = nil
-    end
-    for _, text in ipairs(contract.sorted_keys(have)) do
+    for _, text in ipairs(surplus) do
         lines[#lines + 1] = ("%s: remove %s"):format(direction, text)
     end
     return lines
@@ -134,8 +81,8 @@ end
 local function plan_acl(data)
     local wanted = {
         description = data.acl.description,
-        egress = with_state(data.acl.egress),
-        ingress = with_state(data.acl.ingress),
+        egress = deviation.with_state(data.acl.egress),
+        ingress = deviation.with_state(data.acl.ingress),
     }
     local name = data.acl.name
     local found, etag = read("ACL " .. name, incus.acl(data.project, name))
@@ -179,7 +126,7 @@ local function plan_profile(data)
     local devices, lines = {}, {}
     for _, name in ipairs(contract.sorted_keys(wanted.devices)) do
         local actual = found and found.devices[name] or {}
-        local _, more = differences(name .. " ", wanted.devices[name], actual)
+        local _, more = deviation.keys(name .. " ", wanted.devices[name], actual)
         if #more > 0 then
             devices[name] = merged(actual, wanted.devices[name])
         end

@@ -192,7 +192,7 @@ local function drill(found)
     if found.live and not may_live(data, found.live) then
         return
     end
-    local probes, left_out = session.select(session.probes(), found.only, found.skip)
+    local probes, left_out = session.select(session.probes(session.files(false)), found.only, found.skip)
     if probes and found.live then
         probes = select(2, split(probes))
         left_out = #probes > 0 and left_out or "--live: no rehearsal is selected"

@@ -69,16 +69,31 @@ function host.by_hand(_, spec)
     return box.question(spec)
 end
 
---- The addresses that the host holds.
--- @return array of { address, bits, link, mac (the link's), family, scope, master }; or nil, message, code
-function host.addresses()
-    local output, why, code = engine.call("host.addresses")
+-- What a program printed as JSON.
+local function decoded(op)
+    local output, why, code = engine.call(op)
     if not output then
         return nil, why, code
     end
-    local ok, links = pcall(cjson.decode, output)
+    local ok, value = pcall(cjson.decode, output)
     if not ok then
-        return nil, "ip -j address: no JSON", "EPROTO"
+        return nil, op .. ": no JSON", "EPROTO"
+    end
+    return value
+end
+
+--- The host's links, as `ip -j address` has them. @return array; or nil, message, code
+function host.links()
+    return decoded "host.addresses"
+end
+
+--- The addresses that the host holds.
+-- @return array of { address, bits, link, family, scope, master }: master is the bridge that the link is a
+--   port of, or nil; or nil, message, code
+function host.addresses()
+    local links, why, code = host.links()
+    if not links then
+        return nil, why, code
     end
     local out = {}
     for _, link in ipairs(links) do
@@ -99,6 +114,22 @@ function host.addresses()
     return out
 end
 
+--- The IPv4 routes of the host, of every table, as `ip -j route` has them: dst, gateway, dev, table (none: main).
+-- @return array; or nil, message, code
+function host.all_routes()
+    return decoded "host.routes"
+end
+
+--- The link of the host's default route. @return its name; nil where there is none
+function host.uplink()
+    for _, route in ipairs(host.all_routes() or {}) do
+        if route.dst == "default" and (route.table == nil or route.table == "main") then
+            return route.dev
+        end
+    end
+    return nil
+end
+
 -- The gateways of a route as ip has it: its own, or those of its next hops.
 local function gateways_of(route)
     local out = {}
@@ -117,17 +148,13 @@ local function is_down(route)
     return false
 end
 
---- The IPv4 routes of the host, of every table.
+--- The IPv4 routes of the host, of every table, for what asks where a packet would go.
 -- @return array of { to ("ADDRESS/BITS" or "ADDRESS"; the default route's is "0.0.0.0/0"), table (text), gateways
 --   (array of addresses), down (its link has no carrier) }; or nil, message, code
 function host.route_list()
-    local output, why, code = engine.call("host.routes")
-    if not output then
+    local routes, why, code = host.all_routes()
+    if not routes then
         return nil, why, code
-    end
-    local ok, routes = pcall(cjson.decode, output)
-    if not ok then
-        return nil, "ip -4 -j route: no JSON", "EPROTO"
     end
     local out = {}
     for i, route in ipairs(routes) do
@@ -158,7 +185,8 @@ function host.routes()
 end
 
 --- Facts of the host.
--- @return map of texts: boxdrill (its version), hostname, kernel, kvm, icmp_echo_ignore_all, free_memory (MiB that
+-- @return map of texts: boxdrill (its version), hostname, kernel, kvm, ip_forward, icmp_echo_ignore_all, free_memory
+--   (MiB that
 --   were available when this run first asked; "" where that cannot be read)
 function host.facts()
     local values = table.pack(engine.call("host.facts"))

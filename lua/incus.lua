@@ -265,14 +265,8 @@ function incus.device(project, name, device, keys)
     return metadata(engine.call("instance.device", project, name, device, table.unpack(arguments)))
 end
 
---- Runs the program's own argv in an instance of this run, over REST with recorded output.
--- @param project @param name
--- @param ms the longest it may take, in milliseconds @param cap bytes of each stream that are kept
--- @param argv array of texts, no shell
--- @return { code, stdout, stderr, truncated, ms }
-function incus.exec(project, name, ms, cap, argv)
-    local body, stdout, stderr, truncated, took =
-        engine.call("instance.exec", project, name, ms, cap, table.unpack(argv))
+-- What an exec in an instance came to.
+local function exec_result(body, stdout, stderr, truncated, took)
     if not body then
         return nil, stdout, stderr
     end
@@ -289,6 +283,23 @@ function incus.exec(project, name, ms, cap, argv)
         truncated = truncated == "1",
         ms = tonumber(took),
     }
+end
+
+--- Runs the program's own argv in an instance of this run, over REST with recorded output.
+-- @param project @param name
+-- @param ms the longest it may take, in milliseconds @param cap bytes of each stream that are kept
+-- @param argv array of texts, no shell
+-- @return { code, stdout, stderr, truncated, ms }
+function incus.exec(project, name, ms, cap, argv)
+    return exec_result(engine.call("instance.exec", project, name, ms, cap, table.unpack(argv)))
+end
+
+--- Looks into an instance that need not be this run's: one of the broker's own questions (docs/requests.md).
+-- @param project @param name @param what "address", "route", "names" or "internet"
+-- @param ... a host's name for "names"; an IPv4 address and a port for "internet"
+-- @return as incus.exec: the guest's own word
+function incus.look(project, name, what, ...)
+    return exec_result(engine.call("box.look", project, name, what, ...))
 end
 
 --- The `incus` client, in one of the forms the broker has (docs/requests.md): what a box CLI calls.

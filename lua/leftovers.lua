@@ -23,7 +23,7 @@ local KINDS = {
 function leftovers.journal()
     local texts, entries = table.pack(engine.call("journal.show")), {}
     if not texts[1] then
-        return nil, texts[2]
+        return nil, texts[3] == "EACCES" and "the journal: only root may read it" or texts[2]
     end
     for i = 3, texts.n - 5, 6 do
         entries[#entries + 1] = {

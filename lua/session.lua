@@ -94,16 +94,36 @@ local function load_one(file)
     }
 end
 
+--- Whether a probe's id, or its file's name, is one of the doctor's checks: they look at the host and need no
+-- run, and no drill asks them.
+function session.is_check(id)
+    return id:find("^h%.") ~= nil
+end
+
+--- The names of the installed probes: those of the drill, or the doctor's checks.
+-- @param checks boolean
+function session.files(checks)
+    local files, out = table.pack(engine.call("probe.files")), {}
+    if not files[1] and files.n > 1 then
+        error("no probes: " .. tostring(files[2]), 0)
+    end
+    for _, file in ipairs(files) do
+        if session.is_check(file) == checks then
+            out[#out + 1] = file
+        end
+    end
+    return out
+end
+
 --- Loads probes, each in a worker of its own.
 -- @param files names of installed probes, or of the operator's own files; all installed ones if left out
 -- @return array, by id, of probes { file, id, title, audit, phase, boxes, needs }; one that cannot be
 --   loaded has `broken`, the reason, and the file's name as its id; `missing` where there is no such file
 function session.probes(files)
     if not files then
-        files = table.pack(engine.call("probe.files"))
-        if not files[1] and files.n > 1 then
-            error("no probes: " .. tostring(files[2]), 0)
-        end
+        files = session.files(false)
+        local checks = session.files(true)
+        table.move(checks, 1, #checks, #files + 1, files)
     end
     local out = task.map(files, load_one)
     table.sort(out, function(a, b)
@@ -304,8 +324,10 @@ function session.evidence(text)
     }
 end
 
--- Runs one probe with its boxes, waits for its verdict.
-local function run_one(probe, boxes)
+--- Runs one probe with its boxes, waits for its verdict.
+-- @param probe as of session.probes @param boxes as of mint.boxes
+-- @return a result, as report.verdict takes it
+function session.run_one(probe, boxes)
     if probe.broken then
         return not_run(probe, probe.broken)
     elseif probe.boxes > #boxes then
@@ -377,7 +399,7 @@ function session.run(probes, boxes, results)
     local phases, groups = by_phase(probes)
     for _, phase in ipairs(phases) do
         each_of(groups[phase], function(probe)
-            local ok, result = pcall(run_one, probe, boxes)
+            local ok, result = pcall(session.run_one, probe, boxes)
             if not ok then
                 result = not_run(probe, tostring(result))
             end

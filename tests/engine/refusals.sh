@@ -40,10 +40,13 @@ done
 bad "list takes no 'x'" list x
 bad "setup.lua takes no 'x'" setup.lua x
 bad "unknown option --frob" drill.lua --frob
+bad "no check" doctor.lua c.host
+bad "no check" doctor.lua ./h.x.lua
+bad "there is no check h.nothing" doctor.lua h.nothing
 bad "unknown option -x" run -x
 bad "run wants the ids" run
 bad "nonsense" run nonsense
-for name in drill.lua run list setup.lua; do
+for name in drill.lua doctor.lua run list setup.lua; do
     check "$name -h" run 0 "$name" -h
     check "$name -h says how" says "usage: boxdrill $name"
 done
