@@ -85,11 +85,12 @@ char *read_file(const char *path, size_t max, size_t *len) {
 /* -- the end of workers -------------------------------------------------------------------------
  */
 
-/* A revert in the middle of the run: what is left is tried once more at its end. */
+/* A revert in the middle of the run: one that failed is not tried again at its end. */
 static void answer_revert(const struct worker *w, const char *how) {
     struct request *r = run.reverting;
     run.reverting = NULL;
-    if (w->failure || *how)
+    run.revert_failed = w->failure || *how;
+    if (run.revert_failed)
         reply_error(r, "EIO", "%s", w->failure ? w->failure : how);
     else
         reply_ok(r);
@@ -260,7 +261,7 @@ void broker_revert(struct request *r) {
 }
 
 static void revert(void) {
-    if (!made_pending())
+    if (!made_pending() || run.revert_failed)
         return;
     start_revert();
     while (worker_list() || run.changing > 0)

@@ -20,8 +20,8 @@ local function choose(data, instances)
     end)
     for _, instance in ipairs(instances) do
         -- One of a run's own may be starting, or going.
-        local operators = instance.box and not (instance.config or {})[own.TAG]
-        if operators and instance.status == "Running" and next(stack.nics(data, instance)) then
+        local operators = instance.box and not (instance.config or {})[own.TAG] and next(stack.nics(data, instance))
+        if operators and instance.status == "Running" then
             chosen = chosen or instance
         elseif operators then
             others[#others + 1] = ("%s is %s"):format(instance.name, tostring(instance.status):lower())
@@ -246,7 +246,8 @@ return {
         if box then
             inside(t, box)
         else
-            t:skip(#others > 0 and ("no box is running: %s"):format(table.concat(others, ", ")) or "no box is running")
+            local words = "no box is running" .. (#others > 0 and ": " or "")
+            t:skip(words .. table.concat(others, ", "))
         end
     end,
 }

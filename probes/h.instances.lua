@@ -70,6 +70,20 @@ local function nics(t, instance)
     end
 end
 
+-- A box that is plugged in, and not here.
+local function elsewhere(t, instance)
+    for _, device in pairs(instance.expanded_devices or {}) do
+        if device.type == "nic" and not next(stack.nics(t.contract, instance)) then
+            return stack.dirty(t, ("%s is a box, and not on network %s"):format(
+                instance.name, t.contract.network.name), {
+                why = "no wall of the contract's is around it",
+                mend = ("incus config device list %s --project %s, and put it on profile %s"):format(
+                    instance.name, instance.project, t.contract.profile.name),
+            })
+        end
+    end
+end
+
 local function devices(t, instance)
     for _, name in ipairs(contract.sorted_keys(instance.expanded_devices or {})) do
         local device = instance.expanded_devices[name]
@@ -99,6 +113,7 @@ return {
                 config(t, instance)
                 nics(t, instance)
                 devices(t, instance)
+                elsewhere(t, instance)
                 if not instance.box then
                     t:note(("%s (project %s) is on the boxes' network and bears no box's tag"):format(
                         instance.name, instance.project))
