@@ -181,7 +181,9 @@ return {
     budgets = {
         attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so at least 3500
         control = 3000,     -- one attempt to reach the public internet, around a measurement
-        verify = 1500,      -- the host's own look whether somebody answers behind a wall
+        -- The host's own look whether somebody answers behind a wall; no less than an ARP request lasts (3.07 s), which
+        -- would still be under way, and hide from the witness that a box's packet asks for one.
+        verify = 3500,
         dns = 4000,         -- one query, the resolver's own asking included
         exec = 30000,       -- one exec in a box, its attempts on top
         listen = 30000,     -- a listener in a box, at most; no less than attempt and twice control

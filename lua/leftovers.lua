@@ -19,11 +19,11 @@ local KINDS = {
 
 --- What the journal has.
 -- @return { file, state (docs/requests.md), entries = array of { state = "open" or "kept", run, kind, project, name,
---   time (seconds since the epoch) } }; or nil, message
+--   time (seconds since the epoch) } }; or nil, message, code
 function leftovers.journal()
     local texts, entries = table.pack(engine.call("journal.show")), {}
     if not texts[1] then
-        return nil, texts[3] == "EACCES" and "the journal: only root may read it" or texts[2]
+        return nil, texts[3] == "EACCES" and "the journal: only root may read it" or texts[2], texts[3]
     end
     for i = 3, texts.n - 5, 6 do
         entries[#entries + 1] = {
@@ -62,11 +62,11 @@ local function untracked(kind, thing, known)
 end
 
 --- What carries a run's tag, in any project, and is in no journal.
--- @return array of { kind, project, name, run, theirs: a copy that somebody made }; or nil, message
+-- @return array of { kind, project, name, run, theirs: a copy that somebody made }; or nil, message, code
 function leftovers.untracked()
-    local journal, why = leftovers.journal()
+    local journal, why, code = leftovers.journal()
     if not journal then
-        return nil, why
+        return nil, why, code
     end
     local known, out = {}, {}
     for _, entry in ipairs(journal.entries) do
@@ -74,9 +74,9 @@ function leftovers.untracked()
     end
     for _, one in ipairs(KINDS) do
         local things
-        things, why = one.all("*")
+        things, why, code = one.all("*")
         if not things then
-            return nil, ("%ss: %s"):format(one.kind, why)
+            return nil, ("%ss: %s"):format(one.kind, why), code
         end
         for _, thing in ipairs(things) do
             out[#out + 1] = untracked(one.kind, thing, known)

@@ -27,9 +27,9 @@ return {
     id = "h.leftovers",
     title = "nothing bears a run's tag outside the journal",
     run = function(t)
-        local all, why = leftovers.untracked()
+        local all = stack.read(t, "what bears a run's tag", leftovers.untracked())
         if not all then
-            return stack.unasked(t, "what bears a run's tag", why)
+            return
         end
         for _, found in ipairs(all) do
             tell(t, found)

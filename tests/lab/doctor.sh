@@ -163,7 +163,7 @@ users() {
 }
 
 others() {
-    fault tag 1 'incus delete stray' 'incus init -q images:debian/13/cloud stray -c user.boxdrill=0123abcd </dev/null'
+    fault tag 1 'incus delete bd-0123abcd-x' 'incus init -q images:debian/13/cloud bd-0123abcd-x -c user.boxdrill=0123abcd </dev/null'
     fault filtering 1 'incus profile device unset box-net eth0 security.mac_filtering' \
         'incus profile device set box-net eth0 security.mac_filtering=true'
     fault flushed 1 "$again && $setup" 'nft flush ruleset'
