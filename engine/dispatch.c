@@ -148,6 +148,8 @@ static const struct op table[] = {
     {"instance.device", GRANT_REHEARSE, 5, 23, op_instance_device,
      "PROJECT NAME DEVICE KEY VALUE ...", false, NULL, NULL},
 
+    {"orphan.delete", GRANT_BOX_MINT | GRANT_REVERT, 4, 4, op_orphan_delete,
+     "PROJECT NAME LINK MAC", false, NULL, NULL},
     {"live.allow", GRANT_REHEARSE, 2, 2, op_live_allow, "PROJECT NETWORK", false, NULL, NULL},
     {"live.set", GRANT_REHEARSE, 7, 7, op_live_set,
      "PROJECT NETWORK KEY ETAG DESCRIPTION BEFORE AFTER", false, "/1.0/networks/%n?%p", NULL},

@@ -79,6 +79,9 @@ void op_own_remake(struct request *r);
 bool own_may_touch(const struct worker *w, const char *kind, struct slice project,
                    struct slice name);
 
+/* op_orphan.c */
+void op_orphan_delete(struct request *r);
+
 /* op_live.c: the network that was named with --live */
 void op_live_allow(struct request *r);
 void op_live_set(struct request *r);

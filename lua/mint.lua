@@ -4,6 +4,7 @@ local contract = require "contract"
 local host = require "host"
 local incus = require "incus"
 local inet = require "inet"
+local orphan = require "orphan"
 local task = require "task"
 
 local mint = {}
@@ -188,6 +189,7 @@ end
 -- @param project @param name
 -- @return true; or nil, message, code when it is still there or cannot be asked for
 function mint.delete(project, name)
+    orphan.remove(project, name)
     local _, why = incus.delete(project, name)
     local still, message, code = incus.instance(project, name)
     if still then

@@ -10,6 +10,7 @@ own.TAG = "user.boxdrill"
 -- A bridge's name has at most 15 characters, and `bd-RUN-` takes twelve.
 local PART = 3
 local RETRY_MS, RETRY_EVERY_MS = 10000, 500
+local PUT_TRIES = 4
 
 --- The kinds, and how each is read.
 own.KINDS = { network = incus.network, acl = incus.acl, profile = incus.profile }
@@ -43,6 +44,28 @@ local function copy(map)
     return out
 end
 
+-- Whether Incus (6.0.4) stumbled over a link: it lists a bridge's ports and asks each, and the port of a box that was
+-- deleted a moment before is gone by then. That says nothing of what was asked for.
+local function stumbled(why)
+    return tostring(why):find('Device "veth%x+" does not exist') ~= nil
+end
+
+-- Writes one back, again where Incus stumbled.
+local function put(kind, project, name, etag, body)
+    local done, why, code
+    for try = 1, PUT_TRIES do
+        if try > 1 then
+            task.sleep(RETRY_EVERY_MS)
+            etag = select(2, own.KINDS[kind](project, name))
+        end
+        done, why, code = incus.put_own(kind, project, name, etag or "", body)
+        if done or not stumbled(why) then
+            break
+        end
+    end
+    return done, why, code
+end
+
 --- Changes one: a fresh read, whole, and written back guarded by its ETag.
 -- @param kind @param project @param name
 -- @param edit called with the body (description, config, devices, egress, ingress), which it changes
@@ -60,7 +83,7 @@ function own.edit(kind, project, name, edit)
     body.description, before.description = found.description, found.description
     edit(body)
     local done, why
-    done, why, code = incus.put_own(kind, project, name, etag, body)
+    done, why, code = put(kind, project, name, etag, body)
     if not done then
         return nil, why, code
     end

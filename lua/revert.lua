@@ -2,6 +2,7 @@
 -- is on a fresh read and verified by one; the broker runs this in a worker of its own.
 local incus = require "incus"
 local live = require "live"
+local orphan = require "orphan"
 local own = require "own"
 local task = require "task"
 
@@ -96,6 +97,7 @@ local function remove_instance(entry)
         engine.call("made.foreign", entry.kind, entry.project, entry.name)
         return true
     end
+    orphan.remove(entry.project, entry.name)
     local _, trouble = incus.delete(entry.project, entry.name) -- also when it is missing: the broker looks
     if not incus.missing(select(3, incus.instance(entry.project, entry.name))) then
         return nil, ("%s is still there: %s"):format(entry.name, tostring(trouble))
