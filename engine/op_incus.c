@@ -76,6 +76,11 @@ void incus_reply_to(void *request, const struct incus_reply *reply) {
     incus_reply(request, reply);
 }
 
+void incus_written(void *request, const struct incus_reply *reply) {
+    broker_changing(-1);
+    incus_reply(request, reply);
+}
+
 void incus_read(struct request *r) {
     char *path = incus_path(r, r->op->path);
     if (!path)
@@ -257,11 +262,6 @@ bool incus_body(struct request *r, struct buffer *b, unsigned first, const char 
     return true;
 }
 
-static void on_written(void *data, const struct incus_reply *reply) {
-    broker_changing(-1);
-    incus_reply(data, reply);
-}
-
 bool incus_etag_ok(struct request *r, unsigned i) {
     struct slice s = arg(r, i);
     bool ok = s.len <= 66;
@@ -300,7 +300,7 @@ void incus_write(struct request *r) {
                                            .if_match = etag,
                                            .timeout_ms = WRITE_MS,
                                            .wait = true},
-                   on_written, r);
+                   incus_written, r);
     }
     free(etag);
     free(path);

@@ -11,6 +11,8 @@ char *incus_path(struct request *r, const char *path);
 void incus_reply(struct request *r, const struct incus_reply *reply);
 /* The same, as a callback of incus_send with the request as its data. */
 void incus_reply_to(void *request, const struct incus_reply *reply);
+/* The same, at the end of a change: ends one broker_changing. */
+void incus_written(void *request, const struct incus_reply *reply);
 /* The transport's error alone; returns false when there was none. */
 bool incus_failed(struct request *r, const struct incus_reply *reply);
 /* Incus's ETags are SHA-256 in hexadecimal, in quotes. Anything else could end the header it is

@@ -63,11 +63,6 @@ static bool is_value(struct slice s) {
     return ok;
 }
 
-static void on_written(void *data, const struct incus_reply *reply) {
-    broker_changing(-1);
-    incus_reply(data, reply);
-}
-
 /* PATCH of the one key. A PATCH blanks a description that is left out, so it is sent along. */
 static void send_key(struct request *r, struct slice key, struct slice value, unsigned etag_at) {
     if (!incus_etag_ok(r, etag_at))
@@ -90,7 +85,7 @@ static void send_key(struct request *r, struct slice key, struct slice value, un
                                            .if_match = etag,
                                            .timeout_ms = WRITE_MS,
                                            .wait = true},
-                   on_written, r);
+                   incus_written, r);
     }
     buffer_free(&body);
     free(etag);

@@ -28,11 +28,6 @@ static const char *kind_of(const struct request *r) {
     return "";
 }
 
-static void on_written(void *data, const struct incus_reply *reply) {
-    broker_changing(-1);
-    incus_reply(data, reply);
-}
-
 static void send_change(struct request *r, const char *method, const struct buffer *body,
                         const char *etag) {
     char *path = incus_path(r, r->op->path);
@@ -46,7 +41,7 @@ static void send_change(struct request *r, const char *method, const struct buff
                                        .if_match = etag,
                                        .timeout_ms = WRITE_MS,
                                        .wait = true},
-               on_written, r);
+               incus_written, r);
     free(path);
 }
 

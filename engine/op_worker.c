@@ -265,7 +265,8 @@ static bool may_begin(struct request *r) {
     else if (found == MADE_LEFTOVERS)
         buffer_printf(&why,
                       "an earlier run left something behind:%.*s\n'boxdrill journal' shows it, "
-                      "'boxdrill journal revert' removes it",
+                      "'boxdrill journal revert' removes it, and so does 'boxdrill doctor.lua "
+                      "--fix'",
                       (int)left.len, left.data ? left.data : "");
     else if (found == MADE_UNREADABLE)
         buffer_add_text(&why,
