@@ -104,14 +104,21 @@ setup_refuses() {
 }
 
 # broken BREAK ROW STATUS
+# mended ROW: green again; phase C alone in CI, where every break is.
+mended() {
+    local all=(--only C)
+    [ "${BOXDRILL_FULL:-0}" = 0 ] || all=()
+    check "$1, mended: exit 0" drill 0 "${all[@]}"
+    check "$1, mended: all green" only_cells healthy
+}
+
 broken() {
     check "break $1" lab break "$1"
     check "$2: exit $3" drill "$3"
     check "$2: exactly the cells written down" cells_match "$2"
     check "$2: nothing left" nothing_left
     check "mend $1" lab mend "$1"
-    check "$2, mended: exit 0" drill 0
-    check "$2, mended: all green" cells_match healthy
+    mended "$2"
 }
 
 case $case in
@@ -122,8 +129,7 @@ dnsmasq-after)
     check "dnsmasq-after: exit 1" drill_dnsmasq_after
     check "dnsmasq-after: exactly the cells written down" cells_match dnsmasq-after-mint
     check "mend dnsmasq" lab mend dnsmasq
-    check "dnsmasq-after, mended: exit 0" drill 0
-    check "dnsmasq-after, mended: all green" cells_match healthy
+    mended dnsmasq-after
     ;;
 *) broken "$case" "$case" 1 ;;
 esac

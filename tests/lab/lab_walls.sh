@@ -55,8 +55,10 @@ for round in $(seq "$rounds"); do
         check "break $name" lab break "$name"
         alone c.host c.private
         check "$name, round $round: exactly the cells written down" only_cells "$name"
-        alone c.host c.private --no-witness
-        check "$name, round $round, without the witness: exactly the cells written down" only_cells "blind-$name"
+        if [ "${BOXDRILL_FULL:-0}" = 1 ] || [ "$name" = reject-reset ] || [ "$name" = nowhere ]; then
+            alone c.host c.private --no-witness
+            check "$name, round $round, without the witness: exactly the cells written down" only_cells "blind-$name"
+        fi
         check "mend $name" lab mend "$name"
     done
 done
