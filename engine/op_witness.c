@@ -28,7 +28,7 @@ struct witness {
     struct request *opening; /* the witness.open that is not answered yet */
     unsigned id;
     unsigned asked; /* ports that Incus is still asked about */
-    char why[160];  /* a port that cannot be watched: why */
+    char why[256];  /* a port that cannot be watched: why */
     bool links, input;
     struct eye_filter filter;
     struct eye eyes[MAX_EYES];

@@ -108,9 +108,10 @@ install_packages() {
 configure_and_build() {
     local preset=$1
     shift
-    quiet "$ROOT/build/configure-$preset.log" cmake -S "$ROOT" --preset "$preset" "$@"
-    quiet "$ROOT/build/build-$preset.log" cmake --build "$ROOT/build/$preset" -j "$(nproc)"
-    quiet "$ROOT/build/install-$preset.log" cmake --install "$ROOT/build/$preset"
+    # Where a status is looked at, as `step` does, bash does not end at a failure by itself.
+    quiet "$ROOT/build/configure-$preset.log" cmake -S "$ROOT" --preset "$preset" "$@" &&
+        quiet "$ROOT/build/build-$preset.log" cmake --build "$ROOT/build/$preset" -j "$(nproc)" &&
+        quiet "$ROOT/build/install-$preset.log" cmake --install "$ROOT/build/$preset"
 }
 
 # build PRESET [CMAKE-OPTION...]: into build/PRESET, installed into the preset's stage.
