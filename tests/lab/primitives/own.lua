@@ -85,8 +85,6 @@ refused("was not made by this run", "instance.device", project, "operators", "et
 refused("only boxdrill's own scripts", "live.allow", project, "boxnet")
 refused("is not the network named with --live", "live.set", project, "boxnet", "dns.mode", "", "", "none", "managed")
 refused("did not change that key", "live.unset", project, "boxnet", "dns.mode", "", "")
-refused("this run made no such network", "instance.device", project, own.name("tst"), "eth0", "type", "nic",
-    "network", "boxnet")
 
 -- A whole life.
 check("an ACL", own.create("acl", project, mine, { egress = { { action = "drop", destination = "10.0.0.0/8",
