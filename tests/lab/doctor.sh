@@ -211,7 +211,7 @@ kill_drill() {
 fix() {
     kill_drill
     check "during a run: it is no leftover" says 'a run is in progress: process [0-9]+'
-    check "--stall: what the run waits for" says '^ +[2-9][0-9.]+ s (instance|network)\.[a-z]+ of c\.'
+    check "--stall: what the run waits for" says '^ +[0-9.]+ s (instance|network)\.[a-z]+ of c\.'
     check "--stall: who is stopped" says 'incusd STOPPED'
     check "--stall: who holds the lock" says 'boxdrill/lock +held by process [0-9]+'
     check "--stall: who serves DNS" says 'udp 10.88.0.1: dnsmasq'
