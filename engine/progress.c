@@ -38,6 +38,14 @@ static bool is_frame(const struct request *r) {
            r->op->start == op_declare || r->op->start == op_sleep;
 }
 
+/* Whether the operator is being asked: the question stands alone. */
+static bool asking(void) {
+    for (const struct request *r = request_list(); r; r = r->next)
+        if (r->op && (r->op->start == op_confirm || r->op->start == op_grant))
+            return true;
+    return false;
+}
+
 static const struct request *oldest(void) {
     const struct request *found = NULL;
     for (const struct request *r = request_list(); r; r = r->next)
@@ -75,7 +83,7 @@ void progress_tick(void) {
     bool live = output_live_possible();
     int64_t now = now_ms(), from = live ? last : output_last_ms();
     int64_t over = now - from - (live ? LIVE_MS : BEAT_MS);
-    if (!since || over < 0)
+    if (!since || over < 0 || asking())
         return;
     cleanup_buffer struct buffer b = {0};
     buffer_printf(&b, "%lld s: ", (long long)(now - since) / 1000);

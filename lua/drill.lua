@@ -230,7 +230,6 @@ local function drill(found)
         engine.call("live.allow", data.project, found.live)
     end
     session.obey(found)
-    engine.call("progress")
     local started = engine.clock()
     local drilled, without = cli_under_drill(probes)
     local results = measure(probes, found, boxes)
@@ -261,6 +260,7 @@ local function main(...)
     elseif found.hold and not is_hold(found.hold) then
         return start.refuse(("--hold wants a number of seconds from 0 to %d"):format(MAX_HOLD))
     end
+    engine.call("progress")
     engine.call("grant", "probes")
     drill(found)
 end

@@ -59,7 +59,6 @@ local function run(found, files)
         return
     end
     session.obey(found)
-    engine.call("progress")
     local started = engine.clock()
     local results = measure(probes, found["keep-boxes"])
     local phases = session.phases(probes)
@@ -79,6 +78,7 @@ local function main(...)
     elseif #files == 0 then
         return start.refuse("run wants the ids of probes (boxdrill list says which there are)")
     end
+    engine.call("progress")
     engine.call("grant", "probes")
     run(found, files)
 end
