@@ -40,6 +40,7 @@ during() {
 }
 
 # Another link of the host's, with nobody at its end.
+refute() { ! "$@"; }
 second_link() { in_lab sh -c 'ip link add other type veth peer name rehto; ip link set rehto up; ip link set other up'; }
 
 lab_up test-witness --no-listeners
@@ -76,7 +77,12 @@ check "the host's own ARP request is an arrival" \
 in_lab ip route del 192.168.1.0/24 dev uplink
 second_link
 in_lab sh -c 'ip address add 192.0.2.1/24 dev other; ip route add 10.200.0.0/16 via 192.0.2.9'
-phase_c 1 --json
+# Where the host has a question of its own under way at that moment, it is SUSPECT, never PASS: asked again then.
+for _ in 1 2 3; do
+    in_lab timeout 100 boxdrill drill.lua --yes --only C --json >"$DIR/out" 2>"$DIR/err" </dev/null
+    check "a range that is routed by another link: no PASS" refute grep -q '"id":"c.private","verdict":"PASS"' "$DIR/out"
+    grep -q 'ARP request for 192.0.2.9 on other' "$DIR/out" && break
+done
 in_lab ip link del other
 check "a range that is routed by another link" \
     grep -q '"verdict":"FAIL".*ARP request for 192.0.2.9 on other' "$DIR/out"
