@@ -138,6 +138,17 @@ function inet.within(address, range)
     return mask(bytes, bits) == mask(base, bits)
 end
 
+--- Whether an address is among some.
+-- @param addresses array of { address = text } @param address text
+function inet.held(addresses, address)
+    for _, entry in ipairs(addresses) do
+        if inet.same(entry.address, address) then
+            return true
+        end
+    end
+    return false
+end
+
 --- Whether two texts are the same address.
 function inet.same(a, b)
     local left, right = inet.parse(a), inet.parse(b)

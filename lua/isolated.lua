@@ -32,12 +32,7 @@ end
 
 -- Whether an address is the place's own: then what answers there is the place itself.
 local function holds(info, address)
-    for _, entry in ipairs(info and info.addresses or {}) do
-        if inet.same(entry.address, address) then
-            return true
-        end
-    end
-    return false
+    return inet.held(info and info.addresses or {}, address)
 end
 
 -- Whether one of a control stage's attempts came through, to an address that is not the place's own.

@@ -58,21 +58,11 @@ local function append(out, data, address, lists, common)
     add("icmp", nil)
 end
 
--- Whether the host holds an address.
-local function held(addresses, address)
-    for _, entry in ipairs(addresses) do
-        if inet.same(entry.address, address) then
-            return true
-        end
-    end
-    return false
-end
-
 -- The addresses asked in one range: the contract's, and those of known listeners.
 local function addresses_in(data, range, addresses)
     local out, seen = {}, {}
     local function add(address)
-        if not seen[address] and not held(addresses, address) then
+        if not seen[address] and not inet.held(addresses, address) then
             seen[address] = true
             out[#out + 1] = address
         end

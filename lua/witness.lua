@@ -138,6 +138,12 @@ function witness.around(what, f)
     return witness.close(id)
 end
 
+-- Whether an eye is one of those meant. @param which { role, box, link }: nil is any
+local function is_meant(eye, which)
+    return (not which.role or eye.role == which.role) and (not which.box or eye.box == which.box)
+        and (not which.link or eye.link == which.link)
+end
+
 --- The frames of some eyes that pass a test.
 -- @param eyes as of witness.close
 -- @param which { role, box, outgoing }: only such eyes, and frames that go that way; nil: any
@@ -146,8 +152,7 @@ end
 function witness.frames(eyes, which, test)
     local out, places = {}, {}
     for _, eye in ipairs(eyes) do
-        local right = (not which.role or eye.role == which.role) and (not which.box or eye.box == which.box)
-        for _, frame in ipairs(right and eye.frames or {}) do
+        for _, frame in ipairs(is_meant(eye, which) and eye.frames or {}) do
             if (which.outgoing == nil or frame.outgoing == which.outgoing) and (not test or test(frame, eye)) then
                 out[#out + 1], places[#places + 1] = frame, eye
             end
@@ -161,8 +166,7 @@ end
 function witness.blindness(eyes, which)
     local found = false
     for _, eye in ipairs(eyes) do
-        if (not which.role or eye.role == which.role) and (not which.box or eye.box == which.box)
-            and (not which.link or eye.link == which.link) then
+        if is_meant(eye, which) then
             found = true
             if eye.error then
                 return ("the witness was blind on %s for a time (%s)"):format(eye.link, eye.error)
@@ -177,15 +181,6 @@ end
 ---------------------------------------------------------------------------------------------------
 -- A measurement's flows (isolated.measure).
 
-local function held(addresses, address)
-    for _, entry in ipairs(addresses) do
-        if inet.same(entry.address, address) then
-            return true
-        end
-    end
-    return false
-end
-
 -- Where a target's flow ends: "port" (the holder's box), "input" (this host), "links" (beyond this host); nil
 -- where no eye of ours would see it arrive.
 local function goal(options, addresses, target)
@@ -196,7 +191,7 @@ local function goal(options, addresses, target)
         return "port"
     elseif options.source.guards then
         return nil
-    elseif held(addresses, target.spec.to) then
+    elseif inet.held(addresses, target.spec.to) then
         return "input"
     elseif target.on_link or inet.within(target.spec.to, contract.load().subnet) then
         return nil
