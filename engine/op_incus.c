@@ -155,9 +155,11 @@ static const char *device_refusal(struct quads q, const struct slice *s) {
     return incus_key_listed(root_keys, s[2]) ? NULL : "boxdrill does not write that key of a disk";
 }
 
+/* NULL: a network of the run's own, whose keys op_own.c decides on. */
 static const char *const *config_keys(const char *op) {
-    return strncmp(op, "network.", 8) == 0 || strncmp(op, "own.network.", 12) == 0 ? network_keys
-                                                                                   : instance_keys;
+    if (strncmp(op, "own.network.", 12) == 0)
+        return NULL;
+    return strncmp(op, "network.", 8) == 0 ? network_keys : instance_keys;
 }
 
 /* Why a quadruple may not be sent, or NULL. */
@@ -168,7 +170,7 @@ static const char *refusal(const struct op *op, struct quads q, const struct sli
     if (slice_is(s[0], "profiles"))
         return NULL;
     bool ok = slice_is(s[0], "top")      ? slice_is(s[2], "description")
-              : slice_is(s[0], "config") ? incus_key_listed(keys, s[2])
+              : slice_is(s[0], "config") ? !keys || incus_key_listed(keys, s[2])
                                          : incus_key_listed(rule_keys, s[2]);
     if (ok && slice_is(s[2], "raw.dnsmasq") && !safe_dnsmasq(s[3]))
         return "only no-resolv, dhcp-ignore-names and server= lines";

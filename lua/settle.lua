@@ -124,8 +124,13 @@ function settle.watch(r, questions, change)
     local work = {
         function()
             task.sleep(LEAD)
-            state.before, state.why, state.code = change()
+            -- What is thrown ends the watching as well: it goes on until the change is made.
+            local ok, before, why, code = pcall(change)
             state.made = engine.clock()
+            if not ok then
+                error(before, 0)
+            end
+            state.before, state.why, state.code = before, why, code
         end,
     }
     for _, place in ipairs(order) do
