@@ -6,6 +6,7 @@ local question = require "question"
 local rehearse = require "rehearse"
 local settle = require "settle"
 local subnets = require "subnets"
+local task = require "task"
 local passed, failed = 0, 0
 
 local function check(what, ok, got)
@@ -53,6 +54,38 @@ check("three in a row are back", settle.recovered(samples(0, 1, 1, 1), 0))
 check("two are not", not settle.recovered(samples(1, 0, 1, 1), 0))
 check("nor are some from before the change", not settle.recovered(samples(1, 1, 1, 1), 0.25))
 check("nor none", not settle.recovered({}, 0))
+
+-- What the change throws ends the watching, which goes on until the change is made.
+local place = {
+    attempt = function(_, stages)
+        task.sleep(1)
+        local out = {}
+        for i, stage in ipairs(stages) do
+            out[i] = {}
+            for j in ipairs(stage) do
+                out[i][j] = { outcome = "reachable", ms = 1 }
+            end
+        end
+        return out, {}
+    end,
+}
+local function watched(change)
+    local asked = {
+        what = "a place",
+        specs = function()
+            return { { proto = "tcp", to = "192.0.2.1", port = 1 } }
+        end,
+    }
+    return pcall(settle.watch, { a = place, data = { budgets = { settle = 1000 } } }, { asked }, change)
+end
+local ok, state = watched(function()
+    return {}
+end)
+check("a change that is made is watched to its end", ok and state.before ~= nil, state)
+ok, state = watched(function()
+    error("refused", 0)
+end)
+check("one that throws, too", not ok and tostring(state):find("refused", 1, true), state)
 
 -- Names: a bridge's has at most 15 characters.
 is("a name's part", own.part("d.internal"), "int")
