@@ -78,14 +78,14 @@ local function watched(change)
     }
     return pcall(settle.watch, { a = place, data = { budgets = { settle = 1000 } } }, { asked }, change)
 end
-local ok, state = watched(function()
+local ended, state = watched(function()
     return {}
 end)
-check("a change that is made is watched to its end", ok and state.before ~= nil, state)
-ok, state = watched(function()
+check("a change that is made is watched to its end", ended and state.before ~= nil, state)
+ended, state = watched(function()
     error("refused", 0)
 end)
-check("one that throws, too", not ok and tostring(state):find("refused", 1, true), state)
+check("one that throws, too", not ended and tostring(state):find("refused", 1, true), state)
 
 -- Names: a bridge's has at most 15 characters.
 is("a name's part", own.part("d.internal"), "int")
