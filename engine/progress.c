@@ -80,10 +80,12 @@ static bool add_wait(struct buffer *b) {
 }
 
 void progress_tick(void) {
+    if (!since)
+        return;
     bool live = output_live_possible();
     int64_t now = now_ms(), from = live ? last : output_last_ms();
     int64_t over = now - from - (live ? LIVE_MS : BEAT_MS);
-    if (!since || over < 0 || asking())
+    if (over < 0 || asking())
         return;
     cleanup_buffer struct buffer b = {0};
     buffer_printf(&b, "%lld s: ", (long long)(now - since) / 1000);

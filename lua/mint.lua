@@ -189,7 +189,7 @@ end
 -- @param project @param name
 -- @return true; or nil, message, code when it is still there or cannot be asked for
 function mint.delete(project, name)
-    orphan.remove(project, name)
+    orphan.remove(project, name, (incus.instance(project, name)))
     local _, why = incus.delete(project, name)
     local still, message, code = incus.instance(project, name)
     if still then

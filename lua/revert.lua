@@ -97,7 +97,7 @@ local function remove_instance(entry)
         engine.call("made.foreign", entry.kind, entry.project, entry.name)
         return true
     end
-    orphan.remove(entry.project, entry.name)
+    orphan.remove(entry.project, entry.name, instance)
     local _, trouble = incus.delete(entry.project, entry.name) -- also when it is missing: the broker looks
     if not incus.missing(select(3, incus.instance(entry.project, entry.name))) then
         return nil, ("%s is still there: %s"):format(entry.name, tostring(trouble))
