@@ -4,6 +4,7 @@
 #include "job.h"
 #include "ops.h"
 
+#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,6 +58,28 @@ static const char *free_memory(void) {
     return text;
 }
 
+/* The longest time between two ARP requests for one neighbour on any link, in ms (retrans_time_ms).
+ * Empty where it cannot be read. */
+static const char *arp_retry(void) {
+    static char text[24];
+    glob_t found;
+    long long most = 0;
+    text[0] = 0;
+    if (glob("/proc/sys/net/ipv4/neigh/*/retrans_time_ms", 0, NULL, &found) != 0)
+        return text;
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        size_t len = 0;
+        char *one = read_file(found.gl_pathv[i], 64, &len);
+        long long ms = one ? strtoll(one, NULL, 10) : 0;
+        most = ms > most ? ms : most;
+        free(one);
+    }
+    globfree(&found);
+    if (most > 0)
+        snprintf(text, sizeof(text), "%lld", most);
+    return text;
+}
+
 /* host.facts: a fact that cannot be read is empty. */
 void op_host_facts(struct request *r) {
     struct utsname u;
@@ -68,6 +91,7 @@ void op_host_facts(struct request *r) {
     add_fact(r, "kernel", u.release);
     add_fact(r, "kvm", access("/dev/kvm", F_OK) == 0 ? "1" : "0");
     add_fact(r, "free_memory", free_memory());
+    add_fact(r, "arp_retry_ms", arp_retry());
     add_file(r, "ip_forward", "/proc/sys/net/ipv4/ip_forward");
     add_file(r, "icmp_echo_ignore_all", "/proc/sys/net/ipv4/icmp_echo_ignore_all");
     reply_send(r);

@@ -185,9 +185,9 @@ function host.routes()
 end
 
 --- Facts of the host.
--- @return map of texts: boxdrill (its version), hostname, kernel, kvm, ip_forward, icmp_echo_ignore_all, free_memory
---   (MiB that
---   were available when this run first asked; "" where that cannot be read)
+-- @return map of texts, "" for what cannot be read: boxdrill (its version), hostname, kernel, kvm, ip_forward,
+--   icmp_echo_ignore_all, arp_retry_ms (the longest time from one ARP request to the next, on any link), free_memory
+--   (MiB that were available when this run first asked)
 function host.facts()
     local values = table.pack(engine.call("host.facts"))
     local out = {}

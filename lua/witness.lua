@@ -232,9 +232,10 @@ end
 --- What a witness of a measurement has to watch.
 -- @param options as of isolated.measure @param addresses the host's, as of host.addresses
 -- @param routes the host's, as of host.route_list
+-- @param arp_retry seconds from one ARP request of the host's to the next, at most; nil where that is not known
 -- @return as of witness.open, and of each target `goals` and `hops` (as of witness.next_hops); nil, message where
 --   nothing of it can be watched; nil alone where nothing of it is a witness's to tell
-function witness.plan(options, addresses, routes)
+function witness.plan(options, addresses, routes, arp_retry)
     local what = { boxes = {}, addresses = {}, goals = {}, hops = {} }
     local known = {}
     local function add(address)
@@ -251,6 +252,7 @@ function witness.plan(options, addresses, routes)
         local found = goal(options, addresses, target)
         what.goals[i] = found or false
         what.hops[i] = found == "links" and witness.next_hops(routes, target.spec.to) or { gateways = {} }
+        what.hops[i].arp_retry = arp_retry
         if found == "links" or found == "input" then
             what[found] = true
         end
@@ -280,7 +282,8 @@ function witness.measured(options, f)
         routes, why = host.route_list()
     end
     if routes then
-        what, why = witness.plan(options, addresses, routes)
+        local arp_retry = tonumber(host.facts().arp_retry_ms)
+        what, why = witness.plan(options, addresses, routes, arp_retry and arp_retry / 1000)
     end
     if not what then
         f()
@@ -432,8 +435,9 @@ local function asked_for(eyes, options, spec, hops)
 end
 
 -- A doubt, where this host said "host unreachable" to the source, and said it late only: a reject is prompt, but so
--- ends an ARP request that was under way for somebody else already.
-local function said_late(eyes, options, spec)
+-- ends an ARP request that was under way for somebody else already. One that ends so late that its last repetition
+-- fell behind the source's first packet would have been seen: no link showed any.
+local function said_late(eyes, options, spec, hops)
     local start, first = first_departure(eyes, options, spec), nil
     local which = { role = "port", box = options.source.name, outgoing = true }
     for _, frame in ipairs(witness.frames(eyes, which)) do
@@ -442,7 +446,9 @@ local function said_late(eyes, options, spec)
             first = math.min(first or frame.time, frame.time)
         end
     end
-    return start and first and first > start + LATE and "it was said late that nobody answers there" or nil
+    local late = start and first and first > start + LATE
+    local seen = late and hops.arp_retry and first > start + hops.arp_retry + LATE
+    return late and not seen and "it was said late that nobody answers there" or nil
 end
 
 -- What left this host for a routed target.
@@ -460,7 +466,7 @@ local function left_host(eyes, options, spec, from, hops)
         return {}, {}
     end
     local asks, at, doubt = asked_for(eyes, options, spec, hops)
-    return asks, at, doubt or hops.doubt or said_late(eyes, options, spec)
+    return asks, at, doubt or hops.doubt or said_late(eyes, options, spec, hops)
 end
 
 local ARRIVED = {

@@ -57,7 +57,7 @@ local HELD = { { address = HOST } }
 
 -- The word on one target whose eyes these are.
 local function tell(o, eyes)
-    local what, why = witness.plan(o, HELD, o.routes or {})
+    local what, why = witness.plan(o, HELD, o.routes or {}, o.arp_retry)
     return witness.tell({ eyes = eyes, goals = what and what.goals, hops = what and what.hops, why = why }, o, 1)
 end
 
@@ -104,6 +104,16 @@ local function unreachable(time)
 end
 check("a prompt host-unreachable is a reject", routed({}, { SYN, unreachable(10.01) }).column == "absent")
 check("a late one cannot be told", routed({}, { SYN, unreachable(13.06) }).column == nil)
+local function with_retry(seconds, at, links)
+    return tell(options(ROUTED, { arp_retry = seconds }), {
+        eye("port", "va", { SYN, unreachable(at) }, { box = "a" }),
+        eye("link", "uplink", links or {}),
+    }).column
+end
+check("so late that an ARP request would have been repeated meanwhile, and was not", with_retry(1, 13.06) == "absent")
+check("one that may have been under way", with_retry(1, 11) == nil)
+check("where they are repeated seldom", with_retry(5, 13.06) == nil)
+check("late, and one was seen", with_retry(1, 13.06, { asked { time = 9 } }) == nil)
 check("late, after a prompt one", routed({}, { SYN, unreachable(10.01), unreachable(13.06) }).column == "absent")
 
 -- By a gateway: it is the gateway that the host asks for.
