@@ -159,6 +159,7 @@ local SCHEMA = record {
     -- What one run of the program in a box may take adds up to less than ten minutes, an engine's limit.
     budgets = record {
         attempt = number(3500, 60000), -- nobody answering ARP shows after 3.07 s
+        watched = number(1100, 60000), -- an ARP request under way is repeated within a second
         control = number(1000, 60000),
         verify = number(3100, 60000),
         dns = number(1000, 60000),

@@ -86,15 +86,16 @@ local function demand_online(t, round, label, stage, info)
 end
 
 -- An attempt's spec as it is sent: a datagram says something of its own, so that a witness can tell it from
--- everybody else's.
-local function told_apart(spec)
-    if spec.proto ~= "udp" or spec.send then
-        return spec
-    end
-    local out = { send = guest.nonce() }
+-- everybody else's; and what a witness will have told by then is not waited for any longer.
+local function as_sent(data, spec, watched)
+    local out = {}
     for key, value in pairs(spec) do
         out[key] = value
     end
+    if spec.proto == "udp" then
+        out.send = spec.send or guest.nonce()
+    end
+    out.ms = watched and math.min(spec.ms, data.budgets.watched) or spec.ms
     return out
 end
 
@@ -104,7 +105,7 @@ local function attempt(t, options, round)
     local controls = control_specs(t.contract, identity and identity.address)
     local specs = {}
     for i, target in ipairs(options.targets) do
-        specs[i] = told_apart(target.spec)
+        specs[i] = as_sent(t.contract, target.spec, round.watched and round.watched[i])
     end
     table.move(controls, 1, #controls, #specs + 1, specs)
     local seen = source:attempt { controls, specs, controls }
@@ -194,14 +195,17 @@ local function attempt_held(t, options, round)
     round.came = arrivals.read(word)
 end
 
--- One round, with a witness around it; round.why says what it lacks to be judged.
-local function measure_once(t, options, try)
+-- One round, with a witness around it; round.why says what it lacks to be judged. `whole`: every attempt has its
+-- whole time, whatever a witness may tell sooner.
+local function measure_once(t, options, try, whole)
     local round = { try = try }
     if options.identity and options.holder and not demand_distinct(t, round, options.identity, options.holder) then
         return round
     end
-    round.witness = witness.measured(options, function()
-        (options.holder and attempt_held or attempt)(t, options, round)
+    round.witness = witness.measured(options, function(watched)
+        round.watched = not whole and watched or nil
+        local f = options.holder and attempt_held or attempt
+        f(t, options, round)
     end)
     if round.witness.eyes or round.witness.why then
         t:control(witness.CONTROL, round.witness.eyes ~= nil, { seen = round.witness.why, try = try })
@@ -389,7 +393,19 @@ local function observe(t, options, one)
     t:record(one.verdict, ("%s to %s"):format(options.source.label, target.what or outcome.target(spec)), details)
 end
 
---- Measures that none of the targets can be reached, and records one observation for each.
+-- Whether a round that was not waited out left a target of which its witness does not know the end.
+local function is_early(options, round)
+    for i in pairs(round.watched or {}) do
+        if not witness.is_told(witness.tell(round.witness, options, i)) then
+            return true
+        end
+    end
+    return false
+end
+
+--- Measures that none of the targets can be reached, and records one observation for each. Where a witness tells what
+-- became of the packets, an answer is waited for only as long as it takes to know (`budgets.watched`,
+-- docs/witness.md); where it turns out that it could not, the round is made again, with the whole wait.
 -- @param t
 -- @param options
 --   source: the place A: a box or the host
@@ -403,9 +419,12 @@ end
 --   identity: A's, as of Box:identity, where A is a box: B must be another, and A's own addresses are no targets
 --   clause: what the contract says
 function isolated.measure(t, options)
-    local round = measure_once(t, options, 1)
+    local round = measure_once(t, options, 1, false)
+    if not round.why and is_early(options, round) then
+        round = measure_once(t, options, 1, true)
+    end
     if round.why and online(t, options.source, options.identity, 2) then
-        round = measure_once(t, options, 2)
+        round = measure_once(t, options, 2, true)
     end
     if round.why then
         t:suspect("a control failed twice: " .. round.why, { clause = options.clause })

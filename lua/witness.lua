@@ -126,11 +126,11 @@ function witness.close(id)
 end
 
 --- Runs something with a witness open around it, and waits until it has settled.
--- @param what as of witness.open @param f called in any case
+-- @param what as of witness.open @param f called in any case, with whether there is a witness
 -- @return eyes as of witness.close; or nil, message where there was no witness
 function witness.around(what, f)
     local id, why = witness.open(what)
-    f()
+    f(id ~= nil)
     if not id then
         return nil, why
     end
@@ -272,8 +272,26 @@ function witness.plan(options, addresses, routes, arp_retry)
     return what
 end
 
+-- The targets, by number, whose end a witness knows soon: somebody sees them arrive, no route is in doubt, and a host
+-- that is asking for a neighbour already repeats that within the time; nil where that is not known.
+local function watched(what)
+    local out = {}
+    for i, found in ipairs(what.goals) do
+        local hops = what.hops[i]
+        if found and not hops.doubt then
+            if not hops.arp_retry or hops.arp_retry * 1000 >= contract.load().budgets.watched then
+                return nil
+            end
+            out[i] = true
+        end
+    end
+    return out
+end
+
 --- Measures with a witness around it.
--- @param options as of isolated.measure @param f the measurement; called in any case
+-- @param options as of isolated.measure
+-- @param f the measurement; called in any case, with the set of the targets' numbers whose end the witness knows soon
+--   (nil where there is none)
 -- @return what witness.tell takes
 function witness.measured(options, f)
     local addresses, why = host.addresses()
@@ -290,7 +308,9 @@ function witness.measured(options, f)
         return { why = why }
     end
     local eyes
-    eyes, why = witness.around(what, f)
+    eyes, why = witness.around(what, function(open)
+        f(open and watched(what) or nil)
+    end)
     return { eyes = eyes, goals = what.goals, hops = what.hops, why = why }
 end
 
@@ -380,6 +400,17 @@ local function handed_to_box(eyes, options, spec, from)
         local asks = not options.source.guards and is_ask(frame, spec)
         return (asks or is_forward(frame, spec)) and is_from(frame, from)
     end)
+end
+
+-- Whether somebody asked for a box's address at its port and has no answer yet: a packet may wait for that.
+local function is_asked(eyes, box, spec)
+    local asks = witness.frames(eyes, { role = "port", box = box, outgoing = true }, function(frame)
+        return is_ask(frame, spec)
+    end)
+    local answers = witness.frames(eyes, { role = "port", box = box, outgoing = false }, function(frame)
+        return frame.kind == "answer" and inet.same(frame.proto == "arp" and frame.src or frame.target, spec.to)
+    end)
+    return #asks > 0 and #answers == 0
 end
 
 local function passed_input(eyes, spec, from)
@@ -565,12 +596,20 @@ local function telling(came)
     return 1
 end
 
+--- Whether a witness knows the end of a flow, so that nothing more of it has to be waited for: it arrived, or it left
+-- its source and did not.
+-- @param word as of witness.tell
+-- @return boolean
+function witness.is_told(word)
+    return word.column == "arrived" or word.column == "absent" and not (word.unsent or word.pending)
+end
+
 --- What the witness says of one target.
 -- @param seen as of witness.measured
 -- @param options as of isolated.measure
 -- @param i the target's number
--- @return { column: "arrived", "absent" or nil; arrived: text, how; unsent: nothing of it left the source; blind:
---   text, why it may have missed something; why: text, why there was no witness of it; story: text, what it saw }
+-- @return { column: "arrived", "absent" or nil; arrived: text, how; unsent: nothing of it left the source; pending:
+--   a packet may still wait for the target's address; blind: text, why it may have missed something; why: text, why there was no witness of it; story: text, what it saw }
 function witness.tell(seen, options, i)
     local eyes, where = seen.eyes, seen.goals and seen.goals[i]
     local target = options.targets[i]
@@ -592,6 +631,7 @@ function witness.tell(seen, options, i)
         word.blind = word.blind or witness.blindness(eyes, which)
     end
     local whole = not word.column and not word.blind and not doubt
+    word.pending = where == "port" and is_asked(eyes, options.holder.box.name, target.spec)
     word.unsent = whole and not left[1] and not options.source.guards
     word.column = word.column or whole and "absent" or nil
     word.story = story(eyes, options, target.spec, word, not word.blind and not doubt and where)

@@ -438,6 +438,39 @@ check("frames were lost: what arrived did", told({ blind = "x", column = "arrive
 check("no witness: as ever, with a listener", told({ why = "x" }, SILENT) == "PASS")
 check("and without", told({ why = "x" }, SILENT, NOBODY) == "NOTE")
 
+-- An answer is waited for until the witness knows. `words` are what it tells of one round after the other: the waits
+-- of each round in ms, and the verdict.
+local function waits(words, watched)
+    local rounds, list = 0, {}
+    witness.measured = function(_, f)
+        rounds = rounds + 1
+        f(watched)
+        return {}
+    end
+    witness.tell = function()
+        return words[rounds]
+    end
+    local t = measure(always, function(spec)
+        list[#list + 1] = spec.ms
+        return SILENT
+    end, { target(80, { spec = { proto = "tcp", to = "10.9.9.9", port = 80, ms = 4000 } }) })
+    witness.measured, witness.tell = measured, tell
+    return table.concat(list, " ") .. " " .. t:verdict()
+end
+local ABSENT, ARRIVED = { column = "absent" }, { column = "arrived", arrived = "x" }
+check("it is told: not waited for longer", waits({ ABSENT }, { true }) == "1200 PASS", waits({ ABSENT }, { true }))
+check("nor when it arrived", waits({ ARRIVED }, { true }) == "1200 FAIL")
+check("nobody to tell: the whole wait", waits({ ABSENT }, nil) == "4000 PASS" and waits({ ABSENT }, {}) == "4000 PASS")
+for what, word in pairs {
+    ["in doubt"] = { why = "x" },
+    ["frames were lost"] = { blind = "x" },
+    ["nothing left the source"] = UNSENT,
+    ["it may wait for the target's address"] = { column = "absent", pending = true },
+} do
+    check(what .. ": again, and the whole wait", waits({ word, ABSENT }, { true }) == "1200 4000 PASS")
+    check(what .. ": what arrives then did", waits({ word, ARRIVED }, { true }) == "1200 4000 FAIL")
+end
+
 -- Who answers is seen from the host, just before.
 local list = { target(80), target(81, { host_address = "10.9.9.9%br0" }), target(82) }
 isolated.verify(place("the host", function(spec)

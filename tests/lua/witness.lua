@@ -190,11 +190,15 @@ check("the question was handed on", sibling { ask(B, { outgoing = true }) }.colu
 check("the frame was", sibling({ frame { dst = B, outgoing = true } }, { frame { dst = B } }).column == "arrived")
 check("routed around: another MAC", sibling({ frame { dst = B, outgoing = true, smac = "h" } }, { frame { dst = B } })
     .column == "arrived")
-check("the gateway asks", sibling { ask(B, { outgoing = true, src = "10.88.0.1", smac = "h" }) }.column == "absent")
+word = sibling { ask(B, { outgoing = true, src = "10.88.0.1", smac = "h" }) }
+check("the gateway asks", word.column == "absent" and word.pending and not witness.is_told(word))
 check("the sibling itself asks", sibling { ask(A, { src = B, smac = "b" }) }.column == "absent")
 
 -- From the host: what it asks for says nothing, and its own kernel is the wall.
 check("the host asks for a box", sibling({ ask(B, { outgoing = true }) }, nil, true).column == "absent")
+check("and its packet may wait for the answer", sibling({ ask(B, { outgoing = true }) }, nil, true).pending)
+check("not when there was one", not sibling({ ask(B, { outgoing = true }), ask(B, { kind = "answer", src = B }) }, nil, true)
+    .pending)
 check("the host's SYN is handed on", sibling({ frame { dst = B, outgoing = true } }, nil, true).column == "arrived")
 local THIRD = frame { dst = B, src = "10.88.0.77", smac = "c", seq = 1, outgoing = true }
 check("a sibling's to the same port", sibling({ THIRD }, nil, true).column == "absent")
