@@ -180,9 +180,9 @@ return {
 
     budgets = {
         attempt = 4000,     -- one attempt; nobody answering ARP shows after 3.07 s, so at least 3500
-        -- The same, where a witness on this host sees what becomes of the packet: it is handed on in the moment it came, or
-        -- the host asks who has the target then. So this holds the first packet and TCP's repetition after a second,
-        -- and the repetition of an ARP request that was under way before. As much as `attempt`: every wait whole.
+        -- The same, where a witness on this host sees what becomes of the packet: it is handed on in the moment it
+        -- came, or the host asks who has the target then. So this holds the first packet, TCP's repetition after a
+        -- second, and that of an ARP request that was under way before. As much as `attempt`: every wait whole.
         watched = 1200,
         control = 3000,     -- one attempt to reach the public internet, around a measurement
         -- The host's own look whether somebody answers behind a wall; no less than an ARP request lasts (3.07 s), which

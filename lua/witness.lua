@@ -608,8 +608,9 @@ end
 -- @param seen as of witness.measured
 -- @param options as of isolated.measure
 -- @param i the target's number
--- @return { column: "arrived", "absent" or nil; arrived: text, how; unsent: nothing of it left the source; pending:
---   a packet may still wait for the target's address; blind: text, why it may have missed something; why: text, why there was no witness of it; story: text, what it saw }
+-- @return { column: "arrived", "absent" or nil; arrived: text, how; unsent: nothing of it left the source; pending: a
+--   packet may still wait for the target's address; blind: text, why it may have missed something; why: text, why there
+--   was no witness of it; story: text, what it saw }
 function witness.tell(seen, options, i)
     local eyes, where = seen.eyes, seen.goals and seen.goals[i]
     local target = options.targets[i]

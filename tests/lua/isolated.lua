@@ -450,16 +450,16 @@ local function waits(words, watched)
     witness.tell = function()
         return words[rounds]
     end
-    local t = measure(always, function(spec)
+    local result = measure(always, function(spec)
         list[#list + 1] = spec.ms
         return SILENT
     end, { target(80, { spec = { proto = "tcp", to = "10.9.9.9", port = 80, ms = 4000 } }) })
     witness.measured, witness.tell = measured, tell
-    return table.concat(list, " ") .. " " .. t:verdict()
+    return table.concat(list, " ") .. " " .. result:verdict()
 end
-local ABSENT, ARRIVED = { column = "absent" }, { column = "arrived", arrived = "x" }
+local ABSENT, CAME = { column = "absent" }, { column = "arrived", arrived = "x" }
 check("it is told: not waited for longer", waits({ ABSENT }, { true }) == "1200 PASS", waits({ ABSENT }, { true }))
-check("nor when it arrived", waits({ ARRIVED }, { true }) == "1200 FAIL")
+check("nor when it arrived", waits({ CAME }, { true }) == "1200 FAIL")
 check("nobody to tell: the whole wait", waits({ ABSENT }, nil) == "4000 PASS" and waits({ ABSENT }, {}) == "4000 PASS")
 for what, word in pairs {
     ["in doubt"] = { why = "x" },
@@ -468,7 +468,7 @@ for what, word in pairs {
     ["it may wait for the target's address"] = { column = "absent", pending = true },
 } do
     check(what .. ": again, and the whole wait", waits({ word, ABSENT }, { true }) == "1200 4000 PASS")
-    check(what .. ": what arrives then did", waits({ word, ARRIVED }, { true }) == "1200 4000 FAIL")
+    check(what .. ": what arrives then did", waits({ word, CAME }, { true }) == "1200 4000 FAIL")
 end
 
 -- Who answers is seen from the host, just before.
